@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bytes and rows of pools: row formats, pool kinds, pages, and how a host pool is laid out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::stripe::Stripe;
+use crate::units::{L1Page, LayerId};
+
+/// How one row of an MLA pool is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RowFormat {
+    /// 512 latent and 64 rotary lanes in bf16: 1152 B.
+    Bf16,
+    /// 576 lanes e4m3, one scale for the tensor: 576 B.
+    Fp8Tensor,
+    /// 576 lanes e4m3, one f32 scale a row, padding: 592 B.
+    Fp8Row,
+    /// 512 lanes e4m3, four f32 scales, 64 rotary lanes bf16: 656 B.
+    Fp8Tile,
+    /// Any number of bytes that is a multiple of 4; copies only, no kernel reads it.
+    Bytes(u32),
+}
+
+impl RowFormat {
+    /// Bytes of one row.
+    #[must_use]
+    pub const fn row_bytes(self) -> u32 {
+        match self {
+            Self::Bf16 => 1152,
+            Self::Fp8Tensor => 576,
+            Self::Fp8Row => 592,
+            Self::Fp8Tile => 656,
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// What the rows of a pool are indexed by, and so how its plans are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolKind {
+    /// Filtered by owner and divided by c.
+    Striped,
+    /// Every rank stores every token; row = slot (draft KV, index keys).
+    Replicated,
+    /// A slot a request or checkpoint, never translated (KDA/Mamba state).
+    PerRequest,
+}
+
+/// Why a geometry is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GeometryError {
+    /// A row of no bytes, or of bytes that are not a multiple of 4.
+    #[error("a row of {bytes} bytes is refused: it must be a positive multiple of 4")]
+    RowBytes {
+        /// The refused size.
+        bytes: u32,
+    },
+    /// A pool without layers.
+    #[error("a pool of 0 layers is refused")]
+    NoLayers,
+    /// A buffer with no page beside the sink.
+    #[error(
+        "an L1 buffer of {rows} rows has {pages} pages of {page_rows} rows and none is usable: \
+         page 0 is the sink, so at least {needed} rows are needed"
+    )]
+    NoUsablePage {
+        /// Rows of the buffer.
+        rows: u64,
+        /// Whole pages in it.
+        pages: u64,
+        /// Rows of a page.
+        page_rows: u32,
+        /// Rows that would do.
+        needed: u64,
+    },
+    /// More pages than page ids.
+    #[error("{pages} pages are more than the {max} that page ids can name")]
+    TooManyPages {
+        /// The refused number.
+        pages: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// Two descriptions of the same rows disagree.
+    #[error("the tiers disagree in {what}: L1 has {l1}, L2 has {l2}")]
+    Mismatch {
+        /// What differs.
+        what: &'static str,
+        /// The L1 side.
+        l1: u64,
+        /// The L2 side.
+        l2: u64,
+    },
+}
+
+/// Bytes of one rank's physical page of one pool.
+///
+/// Shape: \[layers\]\[page rows\]\[row bytes\].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PageGeometry {
+    page_rows: u32,
+    row_bytes: u32,
+    layers: u32,
+}
+
+impl PageGeometry {
+    /// Describes pages of `page_rows` rows of `row_bytes` bytes in each of `layers` layers.
+    ///
+    /// # Errors
+    /// Row bytes that are zero or not a multiple of 4; no layers.
+    pub const fn new(page_rows: u32, row_bytes: u32, layers: u32) -> Result<Self, GeometryError> {
+        if row_bytes == 0 || !row_bytes.is_multiple_of(4) {
+            return Err(GeometryError::RowBytes { bytes: row_bytes });
+        }
+        if layers == 0 {
+            return Err(GeometryError::NoLayers);
+        }
+        Ok(Self {
+            page_rows,
+            row_bytes,
+            layers,
+        })
+    }
+
+    /// Rows of a page on one rank.
+    #[must_use]
+    pub const fn page_rows(self) -> u32 {
+        self.page_rows
+    }
+    /// Bytes of a row in one layer.
+    #[must_use]
+    pub const fn row_bytes(self) -> u32 {
+        self.row_bytes
+    }
+    /// Layers of the pool.
+    #[must_use]
+    pub const fn layers(self) -> u32 {
+        self.layers
+    }
+    /// Bytes of one page in one layer: the unit of a copy.
+    #[must_use]
+    pub const fn chunk_bytes(self) -> u64 {
+        self.page_rows as u64 * self.row_bytes as u64
+    }
+    /// Bytes of one page in all layers.
+    #[must_use]
+    pub const fn page_bytes(self) -> u64 {
+        self.chunk_bytes() * self.layers as u64
+    }
+
+    /// Checks that both tiers hold the same rows.
+    ///
+    /// # Errors
+    /// The first field that differs, with both numbers.
+    pub const fn check_same(self, l2: Self) -> Result<(), GeometryError> {
+        let pairs = [
+            ("row bytes", self.row_bytes, l2.row_bytes),
+            ("rows a page", self.page_rows, l2.page_rows),
+            ("layers", self.layers, l2.layers),
+        ];
+        let mut at = 0;
+        while at < pairs.len() {
+            let (what, l1, l2) = pairs[at];
+            if l1 != l2 {
+                return Err(GeometryError::Mismatch {
+                    what,
+                    l1: l1 as u64,
+                    l2: l2 as u64,
+                });
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The L1 pool of one rank: what kind it is, how many pages, which are usable.
+///
+/// Page 0 is the sink of padded and unowned writes and is never handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolGeometry {
+    kind: PoolKind,
+    stripe: Stripe,
+    page: PageGeometry,
+    pages: u32,
+}
+
+impl PoolGeometry {
+    /// A pool that we allocate, with room for `capacity_rows` rows: (ceil(C / P) + 1) * P rows.
+    ///
+    /// # Errors
+    /// No usable page, too many pages.
+    pub fn owned(
+        kind: PoolKind,
+        stripe: Stripe,
+        page: PageGeometry,
+        capacity_rows: u64,
+    ) -> Result<Self, GeometryError> {
+        let p = u64::from(stripe.page_rows());
+        let rows = capacity_rows
+            .div_ceil(p)
+            .saturating_add(1)
+            .saturating_mul(p);
+        Self::adopted(kind, stripe, page, rows)
+    }
+
+    /// A pool of an engine's buffer of `rows` rows a layer: floor(R / P) pages, one of them the
+    /// sink.
+    ///
+    /// # Errors
+    /// Fewer than two pages, too many pages.
+    pub fn adopted(
+        kind: PoolKind,
+        stripe: Stripe,
+        page: PageGeometry,
+        rows: u64,
+    ) -> Result<Self, GeometryError> {
+        let page_rows = stripe.page_rows();
+        let pages = rows / u64::from(page_rows);
+        if pages < 2 {
+            let needed = 2 * u64::from(page_rows);
+            return Err(GeometryError::NoUsablePage {
+                rows,
+                pages,
+                page_rows,
+                needed,
+            });
+        }
+        let max = u64::from(u32::MAX);
+        let pages = u32::try_from(pages).map_err(|_| GeometryError::TooManyPages { pages, max })?;
+        Ok(Self {
+            kind,
+            stripe,
+            page,
+            pages,
+        })
+    }
+
+    /// What the rows are indexed by.
+    #[must_use]
+    pub const fn kind(self) -> PoolKind {
+        self.kind
+    }
+    /// The stripe that the pool was made for.
+    #[must_use]
+    pub const fn stripe(self) -> Stripe {
+        self.stripe
+    }
+    /// Bytes of a page.
+    #[must_use]
+    pub const fn page(self) -> PageGeometry {
+        self.page
+    }
+    /// Pages, the sink included.
+    #[must_use]
+    pub const fn pages(self) -> u32 {
+        self.pages
+    }
+    /// Pages that can be handed out.
+    #[must_use]
+    pub const fn usable_pages(self) -> u32 {
+        self.pages - 1
+    }
+    /// Whether a slot may be handed out: neither in the sink nor past the end.
+    #[must_use]
+    pub const fn is_usable_slot(self, slot: crate::Slot) -> bool {
+        let w = self.stripe.widened_page();
+        slot.get() >= w && slot.get() < self.pages as u64 * w
+    }
+    /// Whether a page may be handed out.
+    #[must_use]
+    pub const fn is_usable_page(self, page: L1Page) -> bool {
+        page.get() > 0 && page.get() < self.pages
+    }
+    /// Rows that the buffer of one rank has in each layer: pages * P, or pages * W if replicated.
+    #[must_use]
+    pub const fn rows(self) -> u64 {
+        match self.kind {
+            PoolKind::Striped | PoolKind::PerRequest => {
+                self.pages as u64 * self.stripe.page_rows() as u64
+            }
+            PoolKind::Replicated => self.pages as u64 * self.stripe.widened_page(),
+        }
+    }
+}
+
+/// Order of pages and layers in a host pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostLayout {
+    /// \[page\]\[layer\]\[P rows\]: a page is one contiguous object.
+    #[default]
+    PageFirst,
+    /// \[layer\]\[page\]\[P rows\]: as the L1 planes are.
+    LayerFirst,
+}
+
+/// The two strides of a host pool, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostStrides {
+    /// From a page to the next, in the same layer.
+    pub page: u64,
+    /// From a layer to the next, in the same page.
+    pub layer: u64,
+}
+
+impl HostLayout {
+    /// The strides of a pool of `pages` pages.
+    #[must_use]
+    pub const fn strides(self, page: PageGeometry, pages: u32) -> HostStrides {
+        match self {
+            Self::PageFirst => HostStrides {
+                page: page.page_bytes(),
+                layer: page.chunk_bytes(),
+            },
+            Self::LayerFirst => HostStrides {
+                page: page.chunk_bytes(),
+                layer: page.chunk_bytes() * pages as u64,
+            },
+        }
+    }
+}
+
+impl HostStrides {
+    /// Byte offset of one page in one layer.
+    #[must_use]
+    pub const fn offset(self, page: u32, layer: LayerId) -> u64 {
+        page as u64 * self.page + layer.get() as u64 * self.layer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_layouts_give_every_chunk_its_own_bytes() {
+        let page = PageGeometry::new(4, 8, 3).unwrap();
+        for layout in [HostLayout::PageFirst, HostLayout::LayerFirst] {
+            let strides = layout.strides(page, 5);
+            let mut seen = std::collections::BTreeSet::new();
+            for p in 0..5 {
+                for l in 0..3 {
+                    let at = strides.offset(p, LayerId::new(l));
+                    assert_eq!(at % page.chunk_bytes(), 0);
+                    assert!(at < 5 * page.page_bytes());
+                    assert!(seen.insert(at));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Errors of devices.
+
+/// Why a device call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// Memory could not be had.
+    #[error("device {device} cannot allocate {bytes} bytes: {reason}")]
+    OutOfMemory {
+        /// The device.
+        device: String,
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the platform said.
+        reason: String,
+    },
+    /// A range leaves its memory.
+    #[error("{what}: bytes [{start}, {end}) leave the {len} bytes of the memory")]
+    OutOfRange {
+        /// Which side of which call.
+        what: &'static str,
+        /// First byte.
+        start: u64,
+        /// Byte after the last.
+        end: u64,
+        /// Bytes of the memory.
+        len: u64,
+    },
+    /// An offset or a size is not a multiple of 4 bytes.
+    #[error("{what}: {value} is not a multiple of 4 bytes")]
+    Misaligned {
+        /// Which value of which call.
+        what: &'static str,
+        /// The value.
+        value: u64,
+    },
+    /// An event was waited for that nobody recorded.
+    #[error("{what}: the event was never recorded")]
+    EventNotRecorded {
+        /// The call.
+        what: &'static str,
+    },
+    /// The device has stopped working; nothing submitted later ran.
+    #[error("the device is lost: {cause}")]
+    Lost {
+        /// The first cause.
+        cause: String,
+    },
+    /// The backend is not there.
+    #[error("device {device} is not available: {reason}")]
+    Unavailable {
+        /// The backend's name.
+        device: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// A thread could not be started.
+    #[error("a thread for {what} could not be started: {reason}")]
+    Thread {
+        /// What it was for.
+        what: String,
+        /// What the platform said.
+        reason: String,
+    },
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Devices, streams, events and copies of Striata, and the transfer engine that moves pages.
+//!
+//! [`Device`] is the seam: [`sim`] implements it on host memory with real bytes.
+#![deny(unsafe_code)]
+
+pub mod device;
+mod error;
+
+pub use device::{CopyBatch, CopyForm, Device, DeviceDescription, DeviceTime, Direction, Piece};
+pub use error::GpuError;
