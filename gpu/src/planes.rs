@@ -316,7 +316,10 @@ mod tests {
 
     #[test]
     fn overlapping_planes_are_named() {
-        assert_eq!(check_disjoint(64, &spans(&[(0, 64), (1, 0), (0, 0)])), Ok(()));
+        assert_eq!(
+            check_disjoint(64, &spans(&[(0, 64), (1, 0), (0, 0)])),
+            Ok(())
+        );
         let error = check_disjoint(64, &spans(&[(0, 60), (1, 0), (0, 0)])).unwrap_err();
         assert_eq!(
             error.to_string(),

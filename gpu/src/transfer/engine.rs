@@ -330,7 +330,10 @@ impl<D: Device> TransferEngine<D> {
         let job = queue.pop(direction)?;
         let error = job.error.clone().or(lost);
         queue.count(direction, job.size, error.is_none());
-        Some(job.size.completion(&job.gate, direction, first, finished, error))
+        Some(
+            job.size
+                .completion(&job.gate, direction, first, finished, error),
+        )
     }
 
     /// When the first group and the whole of a job ended; no end as long as it runs.
@@ -379,7 +382,7 @@ fn host_side<D: Device>(
         uniform: planes.uniform_stride(),
         page,
         host: pool.strides(),
-        registration: pool.chunk_bytes(),
+        registration: pool.report().chunk_bytes,
     };
     Ok(HostSide { pool, shape })
 }

@@ -249,7 +249,9 @@ impl<D: Device> GateKeeper<D> {
 
     /// Announces that `groups` groups were submitted.
     pub(super) fn advance(&self, groups: usize) {
-        self.0.state.advance(u32::try_from(groups).unwrap_or(u32::MAX - 1));
+        self.0
+            .state
+            .advance(u32::try_from(groups).unwrap_or(u32::MAX - 1));
     }
 
     pub(super) fn fail(&self, cause: JobFailure) {

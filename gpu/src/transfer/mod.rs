@@ -15,13 +15,13 @@
 //! Lock order: poller, then queue; a gate's lock is taken alone. No lock is held across a device
 //! call, but for the poller's, which only pollers take.
 
-mod gate_state;
 #[cfg(not(loom))]
 mod engine;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
 mod gate;
+mod gate_state;
 mod groups;
 #[cfg(not(loom))]
 mod job;

@@ -114,7 +114,9 @@ impl PieceShape {
         for strip in runs.iter().flat_map(|run| self.strips(*run)) {
             let mut layer = layers.start;
             while layer < layers.end {
-                let height = self.rows_in_registration(strip, layer).min(layers.end - layer);
+                let height = self
+                    .rows_in_registration(strip, layer)
+                    .min(layers.end - layer);
                 if height == 0 {
                     self.push_runs(strip, layer, out);
                     layer += 1;
@@ -135,8 +137,15 @@ impl PieceShape {
     fn strips(&self, run: PageRun) -> impl Iterator<Item = Strip> + use<> {
         let chunk = self.page.chunk_bytes();
         let joined = self.host.page == chunk;
-        let (count, pages) = if joined { (1, run.pages) } else { (run.pages, 1) };
-        let (device, host) = (u64::from(run.l1.get()) * chunk, self.host.offset(run.l2.get(), LayerId::new(0)));
+        let (count, pages) = if joined {
+            (1, run.pages)
+        } else {
+            (run.pages, 1)
+        };
+        let (device, host) = (
+            u64::from(run.l1.get()) * chunk,
+            self.host.offset(run.l2.get(), LayerId::new(0)),
+        );
         let host_step = self.host.page;
         (0..u64::from(count)).map(move |index| Strip {
             device: device + index * chunk,

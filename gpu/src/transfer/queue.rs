@@ -184,7 +184,12 @@ impl<D: Device> Queue<D> {
         direction: Direction,
         look: impl FnOnce(&Submitted<D>) -> R,
     ) -> Option<R> {
-        self.state.lock().lane(direction).submitted.front().map(look)
+        self.state
+            .lock()
+            .lane(direction)
+            .submitted
+            .front()
+            .map(look)
     }
 
     /// Removes the oldest submitted job of a direction.

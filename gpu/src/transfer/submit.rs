@@ -115,7 +115,9 @@ impl<D: Device> Submitter<'_, D> {
             error,
             report: job.report,
         };
-        self.core.queue.submitted(submitted, reach.calls, reach.pieces);
+        self.core
+            .queue
+            .submitted(submitted, reach.calls, reach.pieces);
     }
 
     /// An event behind all that was submitted of a job which failed in group `group`: its pages
@@ -174,7 +176,9 @@ impl<D: Device> Submitter<'_, D> {
         match plan.form {
             CopyForm::Runs => plan.host.shape.runs(&plan.runs, layers, &mut self.pieces),
             CopyForm::Rectangles => {
-                plan.host.shape.rectangles(&plan.runs, layers, &mut self.pieces);
+                plan.host
+                    .shape
+                    .rectangles(&plan.runs, layers, &mut self.pieces);
             }
         }
         let stream = self.core.stream(plan.direction);
