@@ -6,6 +6,9 @@
 
 pub mod device;
 mod error;
+pub mod sim;
 
-pub use device::{CopyBatch, CopyForm, Device, DeviceDescription, DeviceTime, Direction, Piece};
+pub use device::{
+    CopyBatch, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime, Direction, Piece,
+};
 pub use error::GpuError;
