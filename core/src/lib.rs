@@ -17,7 +17,10 @@
 //! Ownership formulas stand in [`stripe`] alone.
 #![forbid(unsafe_code)]
 
+pub mod alloc;
+pub mod evict;
 pub mod geometry;
+pub mod prefix;
 pub mod stripe;
 #[doc(hidden)]
 pub mod sync;
