@@ -69,6 +69,14 @@ pub enum TableError {
         /// W.
         page_slots: u64,
     },
+    /// A table that memory does not hold.
+    #[error("a table of {places} rows of {width} cells does not fit in memory")]
+    Memory {
+        /// Rows.
+        places: usize,
+        /// Cells of a row.
+        width: usize,
+    },
     /// A page whose kernel pages have no i32.
     #[error("page {page} has no kernel page number of 32 bits: a page is {split} kernel pages")]
     PageNumber {
@@ -273,7 +281,7 @@ impl PageTable {
     /// A table of `places` empty rows of `width` cells for `rank`.
     ///
     /// # Errors
-    /// A rank outside the group.
+    /// A rank outside the group; more cells than memory.
     pub fn new(
         layout: TableLayout,
         rank: Rank,
@@ -285,12 +293,17 @@ impl PageTable {
             let rank = rank.get();
             return Err(TableError::Rank { rank, dcp });
         }
+        let cells = filled(places.checked_mul(width), EMPTY_CELL);
+        let lens = filled(Some(places), 0);
+        let (Some(cells), Some(local_lens)) = (cells, lens) else {
+            return Err(TableError::Memory { places, width });
+        };
         Ok(Self {
             layout,
             rank,
             width,
-            cells: vec![EMPTY_CELL; places.saturating_mul(width)],
-            local_lens: vec![0; places],
+            cells,
+            local_lens,
         })
     }
 
@@ -339,6 +352,14 @@ impl PageTable {
     pub fn local_lens(&self) -> &[u64] {
         &self.local_lens
     }
+}
+
+fn filled<V: Copy>(len: Option<usize>, value: V) -> Option<Vec<V>> {
+    let len = len?;
+    let mut values = Vec::new();
+    values.try_reserve_exact(len).ok()?;
+    values.resize(len, value);
+    Some(values)
 }
 
 #[cfg(test)]
@@ -425,6 +446,8 @@ mod tests {
         assert!(table.clear(1));
         assert!(!table.clear(1));
         assert!(!table.clear(9));
+        assert!(PageTable::new(layout, Rank::new(1), usize::MAX, 2).is_err());
+        assert!(PageTable::new(layout, Rank::new(1), 1 << 62, 1).is_err());
         assert_eq!(table.cells(), [-1; 6]);
     }
 
