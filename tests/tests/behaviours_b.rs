@@ -161,7 +161,6 @@ fn b12_capacity_rounding() {
 }
 
 #[test]
-#[ignore = "PoolGeometry::owned rounds a capacity up to whole pages, the vector rounds it down"]
 fn b12_capacity_rounding_of_an_owned_pool() {
     let page = PageGeometry::new(64, 1152, 61).unwrap();
     let owned = PoolGeometry::owned(PoolKind::Striped, stripe(4, 64), page, 100).unwrap();
