@@ -6,6 +6,7 @@
 //! | [`trace`] | readers of every trace format, and the bundled traces |
 //! | [`config`], [`capacity`] | what to replay, on what |
 //! | [`report`] | what was found |
+//! | [`sweep`] | many replays over a grid |
 #![forbid(unsafe_code)]
 
 pub mod capacity;
@@ -13,6 +14,7 @@ pub mod config;
 pub mod error;
 mod names;
 pub mod report;
+pub mod sweep;
 pub mod trace;
 
 pub use capacity::{Capacity, HostCapacity};
@@ -22,3 +24,4 @@ pub use config::{
 };
 pub use error::{ConfigError, ReplayError};
 pub use report::{Outcome, ReplayObserver, ReplayReport, RequestRecord};
+pub use sweep::{SweepConfig, SweepRow};
