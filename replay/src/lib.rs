@@ -16,6 +16,7 @@ mod names;
 pub mod report;
 pub mod sweep;
 pub mod trace;
+pub mod workload;
 
 pub use capacity::{Capacity, HostCapacity};
 pub use config::{

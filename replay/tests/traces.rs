@@ -259,3 +259,18 @@ fn broken_packing_is_refused_wherever_it_breaks() {
     junk.extend_from_slice(b"behind");
     assert!(refusal(&junk).contains("zstd packing is damaged"));
 }
+
+#[test]
+fn damage_inside_packed_blocks_never_panics() {
+    let start = &Bundled::MooncakeConversation.packed()[..20_000];
+    let mut state = 1u64;
+    for _ in 0..3000 {
+        let mut bytes = start.to_vec();
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let at = usize::try_from(state >> 40).unwrap() % bytes.len();
+        bytes[at] ^= 1 << (state >> 20 & 7);
+        assert!(parse_bytes(&bytes).is_err());
+    }
+}
