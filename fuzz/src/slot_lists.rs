@@ -167,7 +167,11 @@ pub fn run(input: &Input) {
     let Ok(stripe) = Stripe::with_interleave(dcp, page_rows, interleave) else {
         return;
     };
-    let kinds = [PoolKind::Striped, PoolKind::Replicated, PoolKind::PerRequest];
+    let kinds = [
+        PoolKind::Striped,
+        PoolKind::Replicated,
+        PoolKind::PerRequest,
+    ];
     let call = Call {
         kind: kinds[usize::from(input.kind) % kinds.len()],
         stripe,
@@ -176,7 +180,10 @@ pub fn run(input: &Input) {
         } else {
             CopyDirection::HostToDevice
         },
-        pages: [u32::from(input.l1_pages % 24), u32::from(input.l2_pages % 24)],
+        pages: [
+            u32::from(input.l1_pages % 24),
+            u32::from(input.l2_pages % 24),
+        ],
     };
     let spell = |page: u8| {
         let first = u64::from(page % 24) * call.unit();
