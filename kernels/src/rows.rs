@@ -28,8 +28,7 @@ impl PageSeed {
         reason = "the two halves of the key are wanted"
     )]
     pub const fn new(namespace: u64, content: u128, position: u64) -> Self {
-        let low = content as u64;
-        let high = (content >> 64) as u64;
+        let (low, high) = (content as u64, (content >> 64) as u64);
         let mixed = mix64(low ^ mix64(high ^ mix64(namespace)));
         Self(mix64(mixed.wrapping_add(position.wrapping_mul(GOLDEN_64))))
     }
