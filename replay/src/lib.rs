@@ -1,1 +1,28 @@
-//! See README.
+// SPDX-License-Identifier: Apache-2.0
+//! Replays real request traces through the engine and reports what it did.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`trace`] | readers of every trace format, and the bundled traces |
+//! | [`config`], [`capacity`] | what to replay, on what |
+//! | [`report`] | what was found |
+//! | [`sweep`] | many replays over a grid |
+#![forbid(unsafe_code)]
+
+pub mod capacity;
+pub mod config;
+pub mod error;
+mod names;
+pub mod report;
+pub mod sweep;
+pub mod trace;
+pub mod workload;
+
+pub use capacity::{Capacity, HostCapacity};
+pub use config::{
+    ComputeModel, DeviceChoice, Fault, KeySource, ModelShape, Outputs, Parallel, Policy,
+    ReplayConfig, Selection, TraceSource, VerifyPolicy, WritePolicy,
+};
+pub use error::{ConfigError, ReplayError};
+pub use report::{Outcome, ReplayObserver, ReplayReport, RequestRecord};
+pub use sweep::{SweepConfig, SweepRow};

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pictures as SVG: panels of lines and panels of stacked bars, one look for all of them.
+//!
+//! Drawn into a string first, so that a file that cannot be written is an error with its path.
+
+mod bars;
+mod lines;
+
+use std::path::{Path, PathBuf};
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+pub(crate) use self::bars::{Bar, BarPanel, stacked_bars};
+pub(crate) use self::lines::{Line, LinePanel, XAxis, line_panels};
+
+/// Why a picture was not made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlotError {
+    /// The drawing library refused.
+    #[error("the picture cannot be drawn: {0}")]
+    Draw(String),
+    /// The file cannot be written.
+    #[error("{path}: cannot be written: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// The drawing area of a whole picture.
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+const TITLE_PX: u32 = 22;
+const PANEL_TITLE_PX: u32 = 17;
+const LABEL_PX: u32 = 14;
+const HEAD_PX: u32 = 76;
+const INK: RGBColor = RGBColor(40, 40, 40);
+const GRID: RGBColor = RGBColor(225, 225, 225);
+
+/// Colours of series, told apart by people who see fewer of them (Okabe and Ito).
+const SERIES: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(110, 80, 40),
+    RGBColor(90, 90, 90),
+];
+
+/// Writes a finished picture.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn write_svg(path: &Path, svg: &str) -> Result<(), PlotError> {
+    std::fs::write(path, svg).map_err(|source| PlotError::Write {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+/// An entry of a legend: the colour and what it stands for.
+struct Key {
+    color: RGBColor,
+    name: String,
+}
+
+fn draw_error<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> PlotError {
+    PlotError::Draw(error.to_string())
+}
+
+fn font(px: u32) -> TextStyle<'static> {
+    ("sans-serif", px).into_font().color(&INK)
+}
+
+/// Draws the title and the legend, and returns the areas of `panels` panels below them.
+fn frame<'a>(
+    root: &Area<'a>,
+    title: &str,
+    keys: &[Key],
+    panels: (usize, usize),
+) -> Result<Vec<Area<'a>>, PlotError> {
+    root.fill(&WHITE).map_err(draw_error)?;
+    let (head, body) = root.split_vertically(HEAD_PX);
+    let (width, _) = head.dim_in_pixel();
+    let middle = i32::try_from(width).unwrap_or(i32::MAX) / 2;
+    let style = font(TITLE_PX).pos(Pos::new(HPos::Center, VPos::Top));
+    head.draw(&Text::new(title.to_owned(), (middle, 12), style))
+        .map_err(draw_error)?;
+    legend(&head, keys, middle)?;
+    Ok(body.split_evenly(panels))
+}
+
+/// One row of swatches with names, centred under the title.
+fn legend(head: &Area<'_>, keys: &[Key], middle: i32) -> Result<(), PlotError> {
+    const SWATCH: i32 = 14;
+    const GAP: i32 = 6;
+    const BETWEEN: i32 = 22;
+    // Viewers choose the font, so a name's width is an estimate on the wide side.
+    let widths: Vec<i32> = keys
+        .iter()
+        .map(|key| {
+            let letters = i32::try_from(key.name.len()).unwrap_or(i32::MAX);
+            letters.saturating_mul(7).saturating_add(SWATCH + GAP)
+        })
+        .collect();
+    let between = i32::try_from(keys.len().saturating_sub(1)).unwrap_or(i32::MAX);
+    let total = widths.iter().fold(0_i32, |sum, w| sum.saturating_add(*w))
+        + between.saturating_mul(BETWEEN);
+    let mut x = middle - total / 2;
+    let y = 48;
+    for (key, width) in keys.iter().zip(widths) {
+        let swatch = Rectangle::new([(x, y), (x + SWATCH, y + SWATCH)], key.color.filled());
+        head.draw(&swatch).map_err(draw_error)?;
+        let style = font(LABEL_PX).pos(Pos::new(HPos::Left, VPos::Center));
+        let at = (x + SWATCH + GAP, y + SWATCH / 2);
+        head.draw(&Text::new(key.name.clone(), at, style))
+            .map_err(draw_error)?;
+        x += width + BETWEEN;
+    }
+    Ok(())
+}

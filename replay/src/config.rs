@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Everything that a replay needs to know, typed and validated. The command line only fills it.
+
+use core::fmt;
+use core::str::FromStr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::capacity::{Capacity, HostCapacity};
+use crate::error::ConfigError;
+use crate::names::named;
+use crate::trace::Bundled;
+
+/// Where the requests come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraceSource {
+    /// A trace inside the program.
+    Bundled(Bundled),
+    /// A file, packed or not, of any known format.
+    File(PathBuf),
+    /// Standard input, likewise.
+    Stdin,
+}
+
+impl fmt::Display for TraceSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bundled(trace) => write!(f, "{trace} (bundled)"),
+            Self::File(path) => path.display().fmt(f),
+            Self::Stdin => f.write_str("standard input"),
+        }
+    }
+}
+
+impl From<&str> for TraceSource {
+    /// `-` is standard input, the name of a bundled trace is that trace, and all else is a path.
+    fn from(text: &str) -> Self {
+        match text {
+            "-" => Self::Stdin,
+            name => name
+                .parse()
+                .map_or_else(|_| Self::File(PathBuf::from(name)), Self::Bundled),
+        }
+    }
+}
+
+/// What of a model the replay uses: the shape of its KV pool and the work of a token.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelShape {
+    /// Name of the preset.
+    pub name: String,
+    /// Layers with a striped KV pool.
+    pub layers: u32,
+    /// Bytes of a row in one layer, before any scaling.
+    pub row_bytes: u32,
+    /// Attention heads.
+    pub heads: u32,
+    /// Parameters that a token activates; nobody published them for every preset.
+    pub active_parameters: Option<u64>,
+}
+
+/// How the ranks stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parallel {
+    /// Tensor-parallel size, all replicas together.
+    pub tp: u32,
+    /// Data-parallel attention replicas.
+    pub dp: u32,
+    /// DCP size c.
+    pub dcp: u32,
+    /// Rows of a physical page, P.
+    pub page_rows: u32,
+    /// Interleave I.
+    pub interleave: u32,
+}
+
+named! {
+    /// Which device runs the copies.
+    pub enum DeviceChoice("device") {
+        /// A GPU if there is one, else the simulated device.
+        Auto = "auto",
+        /// The simulated device.
+        Sim = "sim",
+        /// A CUDA GPU.
+        Cuda = "cuda",
+    }
+}
+
+named! {
+    /// Which rows of hit pages are compared with their fingerprints.
+    pub enum VerifyPolicy("verify policy") {
+        /// Every row.
+        All = "all",
+        /// Every 8th row.
+        Sample = "sample",
+        /// None.
+        None = "none",
+    }
+}
+
+named! {
+    /// What happens to the tokens that a request generates.
+    pub enum Outputs("outputs policy") {
+        /// They are not stored.
+        Drop = "drop",
+        /// They are appended to the request and stored with it; no later request shares them.
+        Keep = "keep",
+    }
+}
+
+named! {
+    /// What the prefix index is asked with.
+    pub enum KeySource("key source") {
+        /// Token ids, made from block ids, hashed by the index itself.
+        Tokens = "tokens",
+        /// Page keys made directly from block ids.
+        Blocks = "blocks",
+    }
+}
+
+named! {
+    /// Which page leaves a full tier.
+    pub enum Policy("eviction policy") {
+        /// Least recently used.
+        Lru = "lru",
+        /// Least frequently used.
+        Lfu = "lfu",
+        /// Oldest first.
+        Fifo = "fifo",
+        /// Most recently used.
+        Mru = "mru",
+        /// Newest first.
+        Filo = "filo",
+        /// Segmented least recently used.
+        Slru = "slru",
+        /// Lowest priority first.
+        Priority = "priority",
+    }
+}
+
+named! {
+    /// When a page of L1 is copied to L2.
+    pub enum WritePolicy("write policy") {
+        /// At every insert.
+        WriteThrough = "write_through",
+        /// At the second use.
+        WriteThroughSelective = "write_through_selective",
+        /// When L1 evicts it.
+        WriteBack = "write_back",
+    }
+}
+
+/// A fault that the replay plants, to show that the verifier sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The n-th page (from 1) that is loaded back has one word of every row flipped in its host
+    /// copy, on every rank and layer, before its load.
+    CorruptPage(u64),
+}
+
+impl FromStr for Fault {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        text.strip_prefix("corrupt-page:")
+            .and_then(|n| n.parse().ok())
+            .filter(|&n| n > 0)
+            .map(Self::CorruptPage)
+            .ok_or_else(|| ConfigError::Fault {
+                text: text.to_owned(),
+            })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CorruptPage(n) => write!(f, "corrupt-page:{n}"),
+        }
+    }
+}
+
+/// How long a request computes. See the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComputeModel {
+    /// Microseconds of a layer whatever the number of tokens.
+    pub layer_us: f64,
+    /// Sustained TFLOP/s of one rank; without it tokens cost nothing beyond `layer_us`.
+    pub prefill_tflops: Option<f64>,
+    /// Factor on arrival times; 0 starts each request when the one before it has ended.
+    pub time_scale: f64,
+}
+
+impl Default for ComputeModel {
+    fn default() -> Self {
+        Self {
+            layer_us: 0.0,
+            prefill_tflops: None,
+            time_scale: 0.0,
+        }
+    }
+}
+
+/// Which requests of the trace are replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    /// Requests to leave out at the beginning.
+    pub skip: u64,
+    /// Most requests to replay after that.
+    pub limit: Option<u64>,
+}
+
+/// A whole replay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayConfig {
+    /// Where the requests come from.
+    pub source: TraceSource,
+    /// Which of them.
+    pub selection: Selection,
+    /// The model's shape.
+    pub model: ModelShape,
+    /// How the ranks stand.
+    pub parallel: Parallel,
+    /// Capacity of L1, on each rank if in bytes.
+    pub l1: Capacity,
+    /// Capacity of L2, likewise, or off.
+    pub l2: HostCapacity,
+    /// Eviction policy.
+    pub policy: Policy,
+    /// When pages go to L2.
+    pub write_policy: WritePolicy,
+    /// Order of pages and layers in L2.
+    pub host_layout: striata_core::HostLayout,
+    /// Device.
+    pub device: DeviceChoice,
+    /// Bytes a row instead of the model's, to fit a small machine.
+    pub scale_rows: Option<u32>,
+    /// No bytes: index, allocators and policies alone.
+    pub metadata_only: bool,
+    /// What the index is asked with.
+    pub keys: KeySource,
+    /// Which rows are verified.
+    pub verify: VerifyPolicy,
+    /// What becomes of generated tokens.
+    pub outputs: Outputs,
+    /// The compute model.
+    pub compute: ComputeModel,
+    /// A planted fault.
+    pub fault: Option<Fault>,
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The traces inside the program; `NOTICE` in the folder `traces` says whose they are.
+
+use crate::names::named;
+
+named! {
+    /// A trace inside the program.
+    pub enum Bundled("bundled trace") {
+        /// A chat service, one hour, blocks of 512 tokens.
+        MooncakeConversation = "mooncake_conversation",
+        /// Coding agents, 64 users side by side, blocks of 64 tokens.
+        AgenticCcU64 = "agentic_cc_u64",
+    }
+}
+
+impl Bundled {
+    /// The packed trace.
+    #[must_use]
+    pub const fn packed(self) -> &'static [u8] {
+        match self {
+            Self::MooncakeConversation => {
+                include_bytes!("../../traces/mooncake_conversation.jsonl.zst")
+            }
+            Self::AgenticCcU64 => include_bytes!("../../traces/agentic_cc_u64.jsonl.zst"),
+        }
+    }
+}
