@@ -44,7 +44,19 @@ impl Default for Layout {
     }
 }
 
+/// Lets everything run that a test held, so that a failed test does not hang.
+struct ReleaseOnDrop(Probe);
+
+impl Drop for ReleaseOnDrop {
+    fn drop(&mut self) {
+        self.0.go_on();
+        self.0.release_all();
+    }
+}
+
 pub(crate) struct Rig {
+    // Dropped before the engine, which waits for its copies.
+    _release: ReleaseOnDrop,
     pub(crate) device: Probe,
     pub(crate) planes: Arc<L1Planes<Probe>>,
     pub(crate) host: Arc<HostPool>,
@@ -78,6 +90,7 @@ impl Rig {
                 .unwrap();
         let compute = device.stream("compute").unwrap();
         Self {
+            _release: ReleaseOnDrop(device.clone()),
             device,
             planes,
             host,
