@@ -15,7 +15,9 @@ use striata_gpu::Device;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::order::{Ack, Order, OrderKind};
-use crate::planner::{Confirm, Inserted, Lookup, Planner, PlannerStats, Reserve};
+use crate::planner::{
+    Confirm, Inserted, KvEvent, Lookup, Planner, PlannerStats, Reserve, Room, Stored,
+};
 use crate::setup::HiCacheSetup;
 use crate::shards::{LayerGates, OpReport, ShardGroup};
 
@@ -148,13 +150,68 @@ impl<D: Device> HiCache<D> {
         }
     }
 
+    /// Brings a prefix to L1 without reserving anything beside; see [`Planner::load`]. The load
+    /// starts with the next [`HiCache::start_loads`].
+    ///
+    /// # Errors
+    /// As [`Planner::load`].
+    pub fn load(
+        &mut self,
+        namespace: Namespace,
+        prefix: Prefix<'_>,
+    ) -> Result<Option<Lease>, Error> {
+        self.poll()?;
+        let (tokens, planner, keys) = self.resolve(namespace, prefix);
+        let lease = planner.load(namespace, keys, tokens)?;
+        self.collect_orders()?;
+        Ok(lease)
+    }
+
+    /// Stores what of the lease's path L2 lacks; see [`Planner::store`].
+    ///
+    /// # Errors
+    /// An unknown lease; a rank that refuses the store.
+    pub fn store(&mut self, lease: &Lease) -> Result<Stored, Error> {
+        self.poll()?;
+        let stored = self.planner.store(lease)?;
+        self.collect_orders()?;
+        Ok(stored)
+    }
+
+    /// Evicts up to `pages` pages from L1; see [`Planner::evict`].
+    ///
+    /// # Errors
+    /// Only broken bookkeeping, or a rank that refuses a store.
+    pub fn evict(&mut self, pages: usize) -> Result<Room, Error> {
+        self.poll()?;
+        let room = self.planner.evict(pages)?;
+        self.collect_orders()?;
+        Ok(room)
+    }
+
+    /// Forgets everything cached under a namespace; see [`Planner::reset`].
+    ///
+    /// # Errors
+    /// Only broken bookkeeping.
+    pub fn reset(&mut self, namespace: Namespace) -> Result<(), Error> {
+        self.poll()?;
+        self.planner.reset(namespace)
+    }
+
+    /// Takes the cache events since the last call; see [`Planner::take_events`].
+    pub fn take_events(&mut self, out: &mut Vec<KvEvent>) {
+        self.planner.take_events(out);
+    }
+
     /// Grows a lease to `tokens` tokens; see [`Planner::extend`].
     ///
     /// # Errors
     /// As [`Planner::extend`].
     pub fn extend(&mut self, lease: &mut Lease, tokens: u64) -> Result<Option<Reserve>, Error> {
         self.poll()?;
-        self.planner.extend(lease, tokens)
+        let outcome = self.planner.extend(lease, tokens)?;
+        self.collect_orders()?;
+        Ok(outcome)
     }
 
     /// Names further whole pages of a lease's request.
@@ -274,16 +331,26 @@ impl<D: Device> HiCache<D> {
         Ok(inserted)
     }
 
-    /// Loads wait for `start_loads`; stores start at once.
+    /// Loads wait for `start_loads`; stores and cancellations act at once.
     fn collect_orders(&mut self) -> Result<(), Error> {
         self.planner.take_orders(&mut self.orders);
-        for order in self.orders.drain(..) {
+        for order in std::mem::take(&mut self.orders) {
             match order.kind {
                 OrderKind::Load => self.loads.push(order),
                 OrderKind::Store => self.shards.submit(order)?,
+                OrderKind::Cancel => self.cancel(order)?,
             }
         }
         Ok(())
+    }
+
+    fn cancel(&mut self, order: Order) -> Result<(), Error> {
+        let op = order.op;
+        let Some(at) = self.loads.iter().position(|planned| planned.op == op) else {
+            return self.shards.submit(order);
+        };
+        self.loads.remove(at);
+        self.planner.acknowledge(Ack { op, good_pages: 0 })
     }
 
     /// Takes in what has ended, and leases that were dropped. Never blocks. Call it every step.
@@ -298,7 +365,9 @@ impl<D: Device> HiCache<D> {
         let excess = (self.reports.len() + self.new_reports.len()).saturating_sub(REPORTS_KEPT);
         self.reports.drain(..excess.min(self.reports.len()));
         self.reports.extend(self.new_reports.drain(..));
-        self.planner.apply_releases()
+        self.planner.apply_releases()?;
+        self.planner.maintain()?;
+        self.collect_orders()
     }
 
     /// Blocks until every order that was submitted has ended, and takes the ends in.

@@ -12,6 +12,9 @@ pub enum OrderKind {
     Store,
     /// L2 to L1: load-back.
     Load,
+    /// Give up what is not submitted yet of the load of this id. It ends like any operation, by an
+    /// acknowledgement of the load.
+    Cancel,
 }
 
 /// One copy of whole widened pages that every rank carries out on its own shard.
@@ -26,6 +29,8 @@ pub struct Order {
     /// The copy may begin only after this fence: of the step that wrote the rows of a store, of the
     /// last step that used the target pages of a load.
     pub after: Option<FenceId>,
+    /// An allocation waits for this store, so it goes before loads.
+    pub urgent: bool,
 }
 
 /// The end of an order on one rank, or, as the minimum over ranks, on all.

@@ -1,68 +1,148 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Making room on either tier.
 
-use striata_core::{L1Page, L2Page};
+use striata_core::OpId;
+use striata_core::prefix::{Evicted, Namespace};
 
 use super::Planner;
+use super::events::EventTier;
 use crate::error::Error;
 use crate::residency::PageState;
 
+/// What an eviction achieved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Pages that left L1.
+    pub freed: usize,
+    /// Pages that leave once they are stored on L2.
+    pub freeing: usize,
+    /// The store that they wait for.
+    pub after: Option<OpId>,
+}
+
 impl Planner {
+    /// Evicts up to `pages` pages from L1 although nothing needs them now. Under write-back, pages
+    /// without a copy are stored first and leave with a later call.
+    ///
+    /// # Errors
+    /// Only broken bookkeeping.
+    pub fn evict(&mut self, pages: usize) -> Result<Room, Error> {
+        self.apply_releases()?;
+        let before = self.l1.free_pages();
+        self.free_l1(before.saturating_add(pages))
+    }
+
+    /// Evicts ahead of need until the configured number of pages is free. Call it once a step.
+    ///
+    /// # Errors
+    /// Only broken bookkeeping.
+    pub fn maintain(&mut self) -> Result<Room, Error> {
+        self.apply_releases()?;
+        self.free_l1(self.config.free_watermark as usize)
+    }
+
     /// Evicts until `needed` pages are free on L1, as far as pages are evictable. Returns the free
     /// pages.
     pub(super) fn make_room_l1(&mut self, needed: usize) -> Result<usize, Error> {
-        let free = self.l1.free_pages();
-        if free >= needed {
-            return Ok(free);
-        }
-        let mut evicted = std::mem::take(&mut self.evicted);
-        evicted.clear();
-        self.index.evict_l1(needed - free, &mut evicted);
-        let kept = evicted.kept_on_l2 as u64;
-        self.stats.evicted_pages_kept_on_l2 += kept;
-        self.stats.evicted_pages_dropped += evicted.l1.len() as u64 - kept;
-        let done = self.free_evicted(&evicted.l1, &evicted.l2);
-        self.evicted = evicted;
-        done?;
+        self.free_l1(needed)?;
         Ok(self.l1.free_pages())
+    }
+
+    fn free_l1(&mut self, needed: usize) -> Result<Room, Error> {
+        let mut room = Room::default();
+        let short = needed.saturating_sub(self.l1.free_pages());
+        if short == 0 {
+            return Ok(room);
+        }
+        if self.store_after.is_some() || self.config.l2_pages == 0 {
+            room.freed = self.evict_l1(short)?;
+            return Ok(room);
+        }
+        let mut unstored = std::mem::take(&mut self.scratch_l1);
+        unstored.clear();
+        room.freed = self.evicting(|index, evicted| {
+            index.evict_l1_store_first(short, evicted, &mut unstored) - unstored.len()
+        })?;
+        let stored = self.store_pages(&unstored, true)?;
+        room.freeing = stored.pages;
+        room.after = stored.op;
+        self.freeing = stored.op.or(self.freeing);
+        self.scratch_l1 = unstored;
+        // What found no room on L2 is dropped: the allocation does not wait for ever.
+        if stored.skipped > 0 {
+            room.freed += self.evict_l1(stored.skipped)?;
+        }
+        Ok(room)
+    }
+
+    fn evict_l1(&mut self, pages: usize) -> Result<usize, Error> {
+        self.evicting(|index, evicted| index.evict_l1(pages, evicted))
     }
 
     /// Evicts until `needed` pages are free on L2, as far as pages are evictable. Returns the free
     /// pages.
     pub(super) fn make_room_l2(&mut self, needed: usize) -> Result<usize, Error> {
-        let free = self.l2.free_pages();
-        if free >= needed {
-            return Ok(free);
+        let short = needed.saturating_sub(self.l2.free_pages());
+        if short > 0 {
+            let copies_first = self.config.duplicates_first;
+            self.evicting(|index, evicted| index.evict_l2(short, copies_first, evicted))?;
         }
-        let mut evicted = std::mem::take(&mut self.evicted);
-        evicted.clear();
-        self.index
-            .evict_l2(needed - free, self.config.duplicates_first, &mut evicted);
-        let done = self.free_evicted(&evicted.l1, &evicted.l2);
-        self.evicted = evicted;
-        done?;
         Ok(self.l2.free_pages())
     }
 
-    fn free_evicted(&mut self, l1: &[L1Page], l2: &[L2Page]) -> Result<(), Error> {
-        for &page in l1 {
-            self.l1_states.step(page, PageState::Free)?;
-        }
-        self.l1.free(l1)?;
-        for &page in l2 {
-            self.l2_states.step(page, PageState::Free)?;
-        }
-        self.l2.free(l2)?;
-        self.stats.evicted_pages_l2 += l2.len() as u64;
-        Ok(())
-    }
-
-    /// Evicts up to `pages` pages from L1 although nothing needs them now; returns how many left.
+    /// Forgets everything that is cached under a namespace, as after an update of the weights. No
+    /// later request matches any of it; pages that leases or copies hold go when they let go.
     ///
     /// # Errors
     /// Only broken bookkeeping.
-    pub fn evict(&mut self, pages: usize) -> Result<usize, Error> {
-        let before = self.l1.free_pages();
-        Ok(self.make_room_l1(before.saturating_add(pages))? - before)
+    pub fn reset(&mut self, namespace: Namespace) -> Result<(), Error> {
+        self.apply_releases()?;
+        self.evicting(|index, evicted| {
+            index.retire(namespace.root(), evicted);
+            evicted.l1.len()
+        })?;
+        Ok(())
+    }
+
+    /// Frees what a namespace that was reset held for leases and copies that have let go.
+    pub(super) fn sweep(&mut self) -> Result<(), Error> {
+        self.evicting(|index, evicted| {
+            index.sweep_retired(evicted);
+            evicted.l1.len()
+        })?;
+        Ok(())
+    }
+
+    /// Runs an eviction of the index and gives what it let go to the allocators.
+    fn evicting(
+        &mut self,
+        evict: impl FnOnce(&mut striata_core::prefix::PrefixIndex, &mut Evicted) -> usize,
+    ) -> Result<usize, Error> {
+        let mut evicted = std::mem::take(&mut self.evicted);
+        evicted.clear();
+        evicted.record_keys = self.config.events;
+        let count = evict(&mut self.index, &mut evicted);
+        let done = self.free_evicted(&evicted);
+        self.evicted = evicted;
+        done?;
+        Ok(count)
+    }
+
+    fn free_evicted(&mut self, evicted: &Evicted) -> Result<(), Error> {
+        for &page in &evicted.l1 {
+            self.l1_states.step(page, PageState::Free)?;
+        }
+        self.l1.free(&evicted.l1)?;
+        for &page in &evicted.l2 {
+            self.l2_states.step(page, PageState::Free)?;
+        }
+        self.l2.free(&evicted.l2)?;
+        let kept = evicted.kept_on_l2 as u64;
+        self.stats.evicted_pages_kept_on_l2 += kept;
+        self.stats.evicted_pages_dropped += evicted.l1.len() as u64 - kept;
+        self.stats.evicted_pages_l2 += evicted.l2.len() as u64;
+        self.removed_event(EventTier::L1, &evicted.l1_keys);
+        self.removed_event(EventTier::L2, &evicted.l2_keys);
+        Ok(())
     }
 }

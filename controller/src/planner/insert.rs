@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computed pages become matchable, and write-through begins.
 
-use striata_core::prefix::{Duplicate, InsertOptions};
-use striata_core::{FenceId, L1Page, PagePair};
-
-use super::{Confirm, Planner};
+use super::events::EventTier;
+use super::{Confirm, Planner, Stored};
 use crate::error::Error;
 use crate::lease::{Lease, LeaseId};
-use crate::order::OrderKind;
 use crate::residency::PageState;
+use striata_core::prefix::{Duplicate, InsertOptions};
 
 /// What an insert did. It frees nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,8 +16,8 @@ pub struct Inserted {
     /// Pages whose key another request had brought meanwhile. They stay with the lease until its
     /// release; the engine may rewrite its table to the kept ones.
     pub duplicates: Vec<Duplicate>,
-    /// Pages whose store began.
-    pub stored_pages: usize,
+    /// What of the path goes to L2 now.
+    pub stored: Stored,
 }
 
 impl Planner {
@@ -64,7 +62,7 @@ impl Planner {
             });
         }
         let mut inserted = self.index_pages(lease.id, pages, count_hit)?;
-        inserted.stored_pages = self.write_through(lease.id)?;
+        inserted.stored = self.write_through(lease.id)?;
         Ok(inserted)
     }
 
@@ -100,61 +98,38 @@ impl Planner {
             }
         }
         state.indexed = pages;
+        self.inserted_event(id, first_own, &duplicates)?;
         self.stats.inserted_pages += (result.new_pages + result.reattached) as u64;
         self.stats.duplicate_pages += duplicates.len() as u64;
         Ok(Inserted {
             new_pages: result.new_pages + result.reattached,
             duplicates,
-            stored_pages: 0,
+            stored: Stored::default(),
         })
     }
 
-    /// Stores the pages of the lease's path that are due: on L1, not on L2, inserted often enough,
-    /// and with a parent that is on L2 or being stored. Returns how many.
-    fn write_through(&mut self, id: LeaseId) -> Result<usize, Error> {
-        if self.config.l2_pages == 0 {
-            return Ok(0);
+    /// Pages that came to L1 with an insert, in runs between duplicates.
+    fn inserted_event(
+        &mut self,
+        id: LeaseId,
+        first: usize,
+        duplicates: &[Duplicate],
+    ) -> Result<(), Error> {
+        if !self.config.events {
+            return Ok(());
         }
-        let mut due = std::mem::take(&mut self.scratch_l1);
-        due.clear();
-        let lock = &self.leases.get(id)?.lock;
-        self.index
-            .pages_without_l2(lock, self.store_after, &mut due)?;
-        due.retain(|page| !self.is_storing(*page));
-        let stored = self.store(&due);
-        self.scratch_l1 = due;
-        stored
-    }
-
-    /// Whether a store that is in flight reads this L1 page.
-    fn is_storing(&self, page: L1Page) -> bool {
-        self.storing.contains(page)
-    }
-
-    fn store(&mut self, due: &[L1Page]) -> Result<usize, Error> {
-        if due.is_empty() {
-            return Ok(0);
+        let state = self.leases.get(id)?;
+        let keys = state.keys[..state.indexed].to_vec();
+        let ends = duplicates
+            .iter()
+            .map(|d| d.index)
+            .chain(std::iter::once(keys.len()));
+        let mut start = first;
+        for end in ends {
+            let parent = start.checked_sub(1).map(|at| keys[at]);
+            self.stored_event(EventTier::L1, parent, keys[start..end].iter().copied());
+            start = end + 1;
         }
-        let room = self.make_room_l2(due.len())?.min(due.len());
-        self.stats.skipped_store_pages += (due.len() - room) as u64;
-        if room == 0 {
-            return Ok(0);
-        }
-        let mut targets = std::mem::take(&mut self.scratch_l2);
-        targets.clear();
-        self.l2.alloc(room, &mut targets)?;
-        let mut pages = Vec::with_capacity(room);
-        for (&l1, &l2) in due.iter().zip(&targets) {
-            self.l2_states.step(l2, PageState::Storing)?;
-            self.index.pin_l1(l1);
-            self.storing.insert(l1);
-            pages.push(PagePair { l1, l2 });
-        }
-        self.scratch_l2 = targets;
-        let fence = self.fence_of_use();
-        let after = (fence != FenceId::default()).then_some(fence);
-        self.issue(OrderKind::Store, pages, after, None);
-        self.stats.store_pages += room as u64;
-        Ok(room)
+        Ok(())
     }
 }

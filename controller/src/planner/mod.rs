@@ -6,11 +6,14 @@
 //! clock, no randomness and no hash order enters a decision.
 
 mod ack;
+mod events;
 mod evict;
 mod insert;
 mod lease_table;
+mod load;
 mod reserve;
 mod stats;
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -30,9 +33,12 @@ use crate::page_set::PageSet;
 use crate::residency::{PageState, Residency};
 use lease_table::LeaseTable;
 
+pub use events::{EventKey, EventTier, KvEvent};
+pub use evict::Room;
 pub use insert::Inserted;
 pub use reserve::Reserve;
 pub use stats::PlannerStats;
+pub use store::Stored;
 
 /// What a planner decides with.
 #[derive(Clone, Debug)]
@@ -55,6 +61,12 @@ pub struct PlannerConfig {
     pub duplicates_first: bool,
     /// Most leases held at a time.
     pub max_leases: u32,
+    /// Most pages that stores in flight may have together; more are deferred.
+    pub max_store_pages: Option<u32>,
+    /// Pages of L1 that [`Planner::maintain`] keeps free by evicting ahead of need.
+    pub free_watermark: u32,
+    /// Whether cache events are kept for [`Planner::take_events`].
+    pub events: bool,
 }
 
 impl PlannerConfig {
@@ -72,6 +84,9 @@ impl PlannerConfig {
             full_length_hits: false,
             duplicates_first: false,
             max_leases: 4096,
+            max_store_pages: None,
+            free_watermark: 0,
+            events: false,
         }
     }
 }
@@ -88,6 +103,18 @@ struct Operation {
     failed: Vec<L1Page>,
     /// What every rank reported, once known.
     good_pages: Option<u32>,
+    /// No lease wanted it any more, and it was told to stop.
+    cancelled: bool,
+}
+
+/// An operation that is about to be planned.
+#[derive(Debug)]
+struct Draft {
+    kind: OrderKind,
+    pages: Vec<PagePair>,
+    after: Option<FenceId>,
+    urgent: bool,
+    lock: Option<PathLock>,
 }
 
 /// How a prefix stands in the tiers.
@@ -121,8 +148,8 @@ pub enum Confirm {
 pub struct Planner {
     config: PlannerConfig,
     stripe: Stripe,
-    /// Inserts after which a page is stored.
-    store_after: u32,
+    /// Inserts after which a page is stored; none if it is stored when L1 evicts it.
+    store_after: Option<u32>,
     index: PrefixIndex,
     l1: PageAllocator<L1>,
     l2: PageAllocator<L2>,
@@ -134,6 +161,13 @@ pub struct Planner {
     l1_load: Vec<OpId>,
     /// L1 pages that a store in flight reads.
     storing: PageSet<L1>,
+    /// Pages of stores in flight.
+    storing_pages: u32,
+    /// The last store that was started to make room on L1.
+    freeing: Option<OpId>,
+    /// Loads in flight that no lease wants any more.
+    cancelled: u32,
+    events: Vec<KvEvent>,
     leases: LeaseTable,
     releases: Arc<ReleaseStack>,
     operations: BTreeMap<OpId, Operation>,
@@ -160,12 +194,9 @@ impl Planner {
             what: format!("eviction policy {}", config.policy),
         })?;
         let store_after = match config.write_policy {
-            WritePolicy::WriteThrough => 1,
-            WritePolicy::WriteThroughSelective => 2,
-            WritePolicy::WriteBack => {
-                let what = format!("write policy {}", config.write_policy);
-                return Err(Error::NotBuilt { what });
-            }
+            WritePolicy::WriteThrough => Some(1),
+            WritePolicy::WriteThroughSelective => Some(2),
+            WritePolicy::WriteBack => None,
         };
         if config.max_leases == 0 {
             return Err(Error::Config(
@@ -174,7 +205,7 @@ impl Planner {
         }
         let pages = config.pool.pages();
         let mut index = PrefixIndex::new(policy, pages, config.l2_pages);
-        if store_after > 1 {
+        if store_after.is_some_and(|inserts| inserts > 1) {
             index = index.with_exact_hits();
         }
         let releases = Arc::new(ReleaseStack::new(config.max_leases));
@@ -189,6 +220,10 @@ impl Planner {
             l1_used_until: vec![FenceId::default(); pages as usize],
             l1_load: vec![OpId::default(); pages as usize],
             storing: PageSet::new(pages),
+            storing_pages: 0,
+            freeing: None,
+            cancelled: 0,
+            events: Vec::new(),
             leases: LeaseTable::new(config.max_leases),
             releases,
             operations: BTreeMap::new(),
@@ -291,28 +326,35 @@ impl Planner {
             .count()
     }
 
-    /// The oldest operation that is not acknowledged.
-    fn oldest_in_flight(&self) -> Option<OpId> {
-        self.operations
-            .iter()
-            .find(|(_, op)| op.good_pages.is_none())
-            .map(|(&op, _)| op)
+    /// What a request that does not fit waits for: the store that makes room, if one does, else
+    /// the oldest operation in flight.
+    fn wait_for(&self) -> Option<OpId> {
+        let running = |op: &OpId| {
+            self.operations
+                .get(op)
+                .is_some_and(|op| op.good_pages.is_none())
+        };
+        let oldest = || self.operations.keys().copied().find(|op| running(op));
+        self.freeing.filter(running).or_else(oldest)
     }
 
-    fn issue(
-        &mut self,
-        kind: OrderKind,
-        pages: Vec<PagePair>,
-        after: Option<FenceId>,
-        lock: Option<PathLock>,
-    ) -> OpId {
+    fn issue(&mut self, draft: Draft) -> OpId {
         let op = OpId::new(self.next_op);
         self.next_op += 1;
+        let Draft {
+            kind,
+            pages,
+            after,
+            urgent,
+            lock,
+        } = draft;
+        tracing::debug!(%op, ?kind, pages = pages.len(), urgent, "operation planned");
         let order = Order {
             op,
             kind,
             pages,
             after,
+            urgent,
         };
         self.orders.push(order.clone());
         let operation = Operation {
@@ -321,6 +363,7 @@ impl Planner {
             holders: 0,
             failed: Vec::new(),
             good_pages: None,
+            cancelled: false,
         };
         self.operations.insert(op, operation);
         op

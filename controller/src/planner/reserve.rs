@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Match, plan the load-back, allocate: a request gets its page table or nothing.
 
+use striata_core::OpId;
 use striata_core::prefix::{Namespace, PageKey, PathLock};
 use striata_core::sync::Arc;
-use striata_core::{FenceId, OpId, PagePair};
 
 use super::lease_table::LeaseState;
+use super::load::Hits;
 use super::{Confirm, Lease, Planner};
 use crate::error::Error;
 use crate::lease::LeaseId;
-use crate::order::OrderKind;
 use crate::residency::PageState;
 
 /// The answer to a reservation. Only `Granted` changes anything beyond recency and eviction.
@@ -31,12 +31,6 @@ pub enum Reserve {
         /// Pages that could still be evicted.
         evictable: u64,
     },
-}
-
-/// How much of a match is used.
-struct Hits {
-    l1: usize,
-    loaded: usize,
 }
 
 impl Planner {
@@ -75,24 +69,22 @@ impl Planner {
         }
         let table_len = usize::try_from(needed).unwrap_or(usize::MAX);
 
-        let limit = self.hit_limit(keys, tokens);
-        let found = self.index.match_prefix(namespace.root(), &keys[..limit]);
-        let hits = self.choose_hits(found.l1_pages, found.l2_pages);
-        let path = &keys[..hits.l1 + hits.loaded];
+        let hits = self.match_hits(namespace, keys, tokens);
+        let path = &keys[..hits.pages()];
         let lock = self.index.acquire_prefix(namespace.root(), path);
-        self.read_path(&lock, &hits)?;
+        self.read_path(&lock, hits)?;
         let fresh = table_len - hits.l1;
         if self.make_room_l1(fresh)? < fresh {
             return self.refuse(lock, fresh as u64);
         }
         let own = (hits.loaded > 0).then(|| self.index.acquire_prefix(namespace.root(), path));
-        let id = self.grant(lock, own, keys, &hits, fresh)?;
-        Ok(Reserve::Granted(self.hand_out(id, tokens, &hits)?))
+        let id = self.grant(lock, own, keys, hits, fresh)?;
+        Ok(Reserve::Granted(self.hand_out(id, tokens, hits)?))
     }
 
     /// Reads the hit pages of a locked path: those on L1, and the sources of the load, which are
     /// pinned from here on.
-    fn read_path(&mut self, lock: &PathLock, hits: &Hits) -> Result<(), Error> {
+    pub(super) fn read_path(&mut self, lock: &PathLock, hits: Hits) -> Result<(), Error> {
         self.index
             .pages_of(lock, &mut self.path_l1, &mut self.path_l2)?;
         self.scratch_l1.clear();
@@ -107,7 +99,7 @@ impl Planner {
         Ok(())
     }
 
-    fn check_keys(&self, keys: &[PageKey], tokens: u64) -> Result<(), Error> {
+    pub(super) fn check_keys(&self, keys: &[PageKey], tokens: u64) -> Result<(), Error> {
         let pages = self.stripe.whole_pages(tokens);
         if (keys.len() as u64) < pages {
             return Err(Error::KeysShort {
@@ -119,24 +111,12 @@ impl Planner {
         Ok(())
     }
 
-    /// Threshold and quota of the load-back.
-    fn choose_hits(&mut self, l1: usize, on_l2: usize) -> Hits {
-        let quota = self
-            .config
-            .load_back_quota
-            .map_or(on_l2, |quota| on_l2.min(quota as usize));
-        let enough = quota as u64 * self.stripe.widened_page() >= self.config.load_back_threshold;
-        let loaded = if enough { quota } else { 0 };
-        self.stats.declined_load_pages += (on_l2 - loaded) as u64;
-        Hits { l1, loaded }
-    }
-
     fn refuse(&mut self, lock: PathLock, needed: u64) -> Result<Reserve, Error> {
         for page in &self.scratch_l2 {
             self.index.unpin_l2(*page);
         }
         self.index.release(lock)?;
-        if let Some(after) = self.oldest_in_flight() {
+        if let Some(after) = self.wait_for() {
             return Ok(Reserve::NotNow { after });
         }
         self.stats.out_of_space += 1;
@@ -149,12 +129,12 @@ impl Planner {
     }
 
     /// Room is there: allocates, plans the load, and records the lease.
-    fn grant(
+    pub(super) fn grant(
         &mut self,
         lock: PathLock,
         own_lock: Option<PathLock>,
         keys: &[PageKey],
-        hits: &Hits,
+        hits: Hits,
         fresh: usize,
     ) -> Result<LeaseId, Error> {
         let mut table = std::mem::take(&mut self.scratch_l1);
@@ -162,21 +142,7 @@ impl Planner {
         self.l1.alloc(fresh, &mut table)?;
         let (targets, own) = table[hits.l1..].split_at(hits.loaded);
         if !targets.is_empty() {
-            let pages: Vec<PagePair> = targets
-                .iter()
-                .zip(&self.scratch_l2)
-                .map(|(&l1, &l2)| PagePair { l1, l2 })
-                .collect();
-            let used = targets.iter().map(|p| self.l1_used_until[p.index()]).max();
-            let after = used.filter(|fence| *fence != FenceId::default());
-            self.index.attach_l1(&lock, hits.l1, targets)?;
-            let op = self.issue(OrderKind::Load, pages, after, own_lock);
-            for &page in targets {
-                self.l1_states.step(page, PageState::Loading)?;
-                self.l1_load[page.index()] = op;
-                self.index.pin_l1(page);
-            }
-            loads.push(op);
+            loads.push(self.start_load(&lock, own_lock, hits.l1, targets)?);
         }
         for &page in own {
             self.l1_states.step(page, PageState::Reserved)?;
@@ -186,7 +152,7 @@ impl Planner {
                 operation.holders += 1;
             }
         }
-        let indexed = hits.l1 + hits.loaded;
+        let indexed = hits.pages();
         let keys = keys.to_vec();
         self.leases.grant(LeaseState {
             lock,
@@ -210,7 +176,12 @@ impl Planner {
         loads
     }
 
-    fn hand_out(&mut self, id: LeaseId, tokens: u64, hits: &Hits) -> Result<Lease, Error> {
+    pub(super) fn hand_out(
+        &mut self,
+        id: LeaseId,
+        tokens: u64,
+        hits: Hits,
+    ) -> Result<Lease, Error> {
         let w = self.stripe.widened_page();
         let state = self.leases.get(id)?;
         let lease = Lease {
@@ -225,7 +196,6 @@ impl Planner {
         self.stats.granted += 1;
         self.stats.hit_tokens_l1 += lease.hit_tokens_l1;
         self.stats.hit_tokens_l2 += lease.hit_tokens_l2;
-        self.stats.load_pages += hits.loaded as u64;
         Ok(lease)
     }
 
@@ -242,7 +212,7 @@ impl Planner {
             .unwrap_or(usize::MAX)
             .saturating_sub(have);
         if self.make_room_l1(fresh)? < fresh {
-            if let Some(after) = self.oldest_in_flight() {
+            if let Some(after) = self.wait_for() {
                 return Ok(Some(Reserve::NotNow { after }));
             }
             self.stats.out_of_space += 1;

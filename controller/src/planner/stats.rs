@@ -31,6 +31,10 @@ pub struct PlannerStats {
     pub failed_store_pages: u64,
     /// Pages that were due for a store and found no room on L2.
     pub skipped_store_pages: u64,
+    /// Pages whose store waits because too many are in flight.
+    pub deferred_store_pages: u64,
+    /// Loads that every lease let go before they ended.
+    pub cancelled_loads: u64,
     /// Pages given to the index.
     pub inserted_pages: u64,
     /// Pages computed although another request had brought them meanwhile.

@@ -98,6 +98,8 @@ pub struct ShardGroup<D: Device> {
     fences: Fences<D>,
     /// Orders whose fence is not recorded yet.
     held: VecDeque<Order>,
+    /// Orders that ended without a copy.
+    ended: Vec<Ack>,
     gates: BTreeMap<OpId, Vec<Arc<LoadGate<D>>>>,
     pending: BTreeMap<OpId, Pending>,
     completions: Vec<Completion>,
@@ -169,6 +171,7 @@ impl<D: Device> ShardGroup<D> {
             shards,
             fences: Fences::default(),
             held: VecDeque::new(),
+            ended: Vec::new(),
             gates: BTreeMap::new(),
             pending: BTreeMap::new(),
             completions: Vec::new(),
@@ -204,6 +207,10 @@ impl<D: Device> ShardGroup<D> {
     /// # Errors
     /// A rank that refuses it.
     pub fn submit(&mut self, order: Order) -> Result<(), Error> {
+        if order.kind == OrderKind::Cancel {
+            self.cancel(order.op);
+            return Ok(());
+        }
         if order
             .after
             .is_some_and(|fence| !self.fences.is_recorded(fence))
@@ -224,7 +231,7 @@ impl<D: Device> ShardGroup<D> {
             let (op, pages) = (order.op, Arc::clone(&pages));
             match order.kind {
                 OrderKind::Store => shard.engine.store(StoreJob { op, pages, after }),
-                OrderKind::Load => shard
+                OrderKind::Load | OrderKind::Cancel => shard
                     .engine
                     .load(LoadJob { op, pages, after })
                     .map(|gate| gates.push(gate)),
@@ -252,6 +259,14 @@ impl<D: Device> ShardGroup<D> {
             },
         );
         Ok(())
+    }
+
+    /// Gives up a load that no rank has submitted; one that a rank has begun runs to its end.
+    fn cancel(&mut self, op: OpId) {
+        if let Some(at) = self.held.iter().position(|order| order.op == op) {
+            self.held.remove(at);
+            self.ended.push(Ack { op, good_pages: 0 });
+        }
     }
 
     /// Records `fence` behind what each rank's stream holds now, and submits orders that waited
@@ -286,6 +301,7 @@ impl<D: Device> ShardGroup<D> {
     /// # Errors
     /// A rank whose engine is broken.
     pub fn poll(&mut self, acks: &mut Vec<Ack>, reports: &mut Vec<OpReport>) -> Result<(), Error> {
+        acks.append(&mut self.ended);
         for (rank, shard) in self.shards.iter().enumerate() {
             self.completions.clear();
             shard.engine.poll(&mut self.completions);
