@@ -56,16 +56,16 @@ impl PageState {
     #[must_use]
     pub fn may_become<T: Tier>(self, next: Self) -> bool {
         use PageState::{Failed, Free, Loading, Reserved, Resident, Storing};
-        match (T::NAME, self, next) {
+        matches!(
+            (T::NAME, self, next),
             ("L1", Free, Reserved | Loading)
-            | ("L1", Reserved, Resident | Free)
-            | ("L1", Loading, Resident | Failed)
-            | ("L1", Failed, Free)
-            | ("L2", Free, Storing)
-            | ("L2", Storing, Resident | Free)
-            | (_, Resident, Free) => true,
-            _ => false,
-        }
+                | ("L1", Reserved, Resident | Free)
+                | ("L1", Loading, Resident | Failed)
+                | ("L1", Failed, Free)
+                | ("L2", Free, Storing)
+                | ("L2", Storing, Resident | Free)
+                | (_, Resident, Free)
+        )
     }
 }
 
