@@ -12,7 +12,7 @@ use striata::{Confirm, HiCache, HiCacheSetup, PlannerConfig, Prefix, Reserve};
 
 const LAYERS: u32 = 8;
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // Four ranks share every widened page of 4 x 16 = 64 tokens; 8 pages of L1, 64 of L2.
     let stripe = Stripe::new(4, 16)?;
     let page = PageGeometry::new(stripe.page_rows(), 1152, LAYERS)?;

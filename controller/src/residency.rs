@@ -59,12 +59,12 @@ impl PageState {
         matches!(
             (T::NAME, self, next),
             ("L1", Free, Reserved | Loading)
-            | ("L1", Reserved, Resident | Free)
-            | ("L1", Loading, Resident | Failed)
-            | ("L1", Failed, Free)
-            | ("L2", Free, Storing)
-            | ("L2", Storing, Resident | Free)
-            | (_, Resident, Free)
+                | ("L1", Reserved, Resident | Free)
+                | ("L1", Loading, Resident | Failed)
+                | ("L1", Failed, Free)
+                | ("L2", Free, Storing)
+                | ("L2", Storing, Resident | Free)
+                | (_, Resident, Free)
         )
     }
 }

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Section D of the required behaviours: accounting, locks and leaks, through the planner. The
+//! allocator's and the index's own halves stand beside them.
+
+use striata::{Ack, Error, OrderKind, Reserve};
+use striata_tests::planned::{Planned, W, chain};
+
+/// 27. Each acknowledgement releases exactly the locks that its own record took, whatever path
+/// drains it.
+#[test]
+fn b27_lock_balance_over_every_order_of_acknowledgements() {
+    for reversed in [false, true] {
+        for good in 0..=2 {
+            let mut rig = Planned::write_back(4, 4);
+            rig.cache(&chain(1, 1));
+            rig.cache(&chain(2, 1));
+            rig.planner.evict(1).unwrap();
+            rig.planner.evict(1).unwrap();
+            rig.collect();
+            let mut ops: Vec<_> = rig.open.keys().copied().collect();
+            assert_eq!(ops.len(), 2);
+            if reversed {
+                ops.reverse();
+            }
+            for (at, op) in ops.into_iter().enumerate() {
+                rig.end(op, usize::from(at < good));
+            }
+            let stats = rig.planner.stats();
+            assert_eq!(stats.free_pages_l1 + stats.resident_pages_l1, 4);
+            assert_eq!(stats.resident_pages_l2, good as u64);
+            // Drained inside evict: what was stored leaves L1 for L2, the rest is stored again.
+            let room = rig.planner.evict(2).unwrap();
+            assert_eq!((room.freed, room.freeing), (good, 2 - good));
+            rig.settle();
+            rig.planner.evict(2).unwrap();
+            rig.settle();
+            assert_eq!(rig.used(), (0, 2));
+        }
+    }
+}
+
+/// 28. A page has one owner: two requests compute the same three pages side by side.
+#[test]
+fn b28_duplicates_stay_with_their_request_until_it_ends() {
+    let mut rig = Planned::new(8, 0);
+    let keys = chain(1, 3);
+    let (first, second) = (rig.reserve(&keys, 3 * W), rig.reserve(&keys, 3 * W));
+    rig.insert(&first);
+    let inserted = rig.planner.insert(&second, 3 * W, true).unwrap();
+    assert_eq!((inserted.new_pages, inserted.duplicates.len()), (0, 3));
+    rig.check();
+    assert_eq!(rig.free().0, 2);
+    rig.release(second);
+    assert_eq!(rig.free().0, 5);
+    // Split at page 1, hold and let go each half, then evict all.
+    let head = rig.reserve(&keys[..1], W + 1);
+    let whole = rig.reserve(&keys, 3 * W);
+    rig.release(first);
+    rig.release(whole);
+    rig.release(head);
+    assert_eq!(rig.planner.evict(8).unwrap().freed, 3);
+    assert_eq!(rig.free().0, 8);
+}
+
+/// 29. An acknowledgement counts once, and a late one of a cancelled operation changes nothing.
+#[test]
+fn b29_late_and_repeated_acknowledgements_are_errors_without_effect() {
+    let mut rig = Planned::new(8, 8);
+    rig.compute(&chain(1, 8));
+    let store = rig.only(OrderKind::Store);
+    rig.end(store.op, 5);
+    let before = (rig.free(), rig.planner.stats());
+    for good_pages in [0, 5, 8] {
+        let late = rig.planner.acknowledge(Ack { op: store.op, good_pages });
+        assert!(matches!(late, Err(Error::UnknownOperation { op }) if op == store.op));
+    }
+    assert_eq!((rig.free(), rig.planner.stats()), before);
+    assert_eq!(rig.used().1, 5);
+    let outcome = rig.planner.acknowledge(Ack { op: store.op, good_pages: 9 });
+    assert!(outcome.is_err());
+}
+
+/// 30. Abort at any stage returns every reservation: queued, started, after k good pages, between
+/// the end and the confirmation, twice; and again and again.
+#[test]
+fn b30_abort_at_any_stage_leaks_nothing() {
+    let mut rig = Planned::new(20, 20);
+    let keys = chain(1, 8);
+    rig.cache(&keys);
+    while rig.planner.evict(64).unwrap().freed > 0 {}
+    let start = rig.free();
+    assert_eq!(start, (20, 12));
+    for round in 0..1000 {
+        // Queued: the order was never taken.
+        let lease = rig.reserve_without_collecting(&keys, 8 * W + 1);
+        rig.release(lease);
+        assert_eq!(rig.free(), start, "round {round}: queued");
+        for good in 0..=8 {
+            // Started, aborted before or after its end.
+            for before_the_end in [true, false] {
+                let lease = rig.reserve(&keys, 9 * W);
+                let op = rig.only(OrderKind::Load).op;
+                if before_the_end {
+                    rig.release(lease);
+                    rig.end(op, good);
+                } else {
+                    rig.end(op, good);
+                    rig.release(lease);
+                }
+                while rig.planner.evict(64).unwrap().freed > 0 {}
+                assert_eq!(rig.free(), start, "round {round}: {good} good pages");
+                assert_eq!(rig.pages(&keys), (0, 8));
+            }
+        }
+        // Aborted twice: a dropped lease is gone.
+        rig.planner.apply_releases().unwrap();
+    }
+    assert_eq!(rig.planner.stats().leases, 0);
+    assert_eq!(rig.planner.stats().operations_in_flight, 0);
+}
+
+/// 31. evict(n) frees exactly n if n are evictable, else all that are, and returns the number.
+#[test]
+fn b31_evict_returns_the_true_number() {
+    let mut rig = Planned::new(16, 0);
+    for seed in 0..8 {
+        rig.cache(&chain(seed + 1, 2));
+    }
+    assert_eq!(rig.planner.evict(3).unwrap().freed, 3);
+    assert_eq!(rig.pages(&chain(1, 2)), (0, 0));
+    assert_eq!(rig.pages(&chain(2, 2)), (1, 0), "the deepest page went first");
+    let held: Vec<_> = (2..=8).map(|seed| rig.reserve(&chain(seed, 1), W + 1)).collect();
+    let evictable = 6;
+    assert_eq!(rig.planner.evict(64).unwrap().freed, evictable);
+    assert_eq!(rig.planner.evict(64).unwrap().freed, 0, "all that is left is held");
+    for lease in held {
+        rig.release(lease);
+    }
+    rig.planner.evict(64).unwrap();
+    assert_eq!(rig.free().0, 16);
+}
+
+/// 33. Stores in flight have a cap; more are deferred, and each can still be stored later.
+#[test]
+fn b33_back_pressure_on_stores() {
+    let mut rig = Planned::with(2000, 2000, |config| config.max_store_pages = Some(64));
+    let mut leases = Vec::new();
+    for seed in 0..1500 {
+        let lease = rig.reserve(&chain(seed + 1, 1), W);
+        rig.insert(&lease);
+        leases.push(lease);
+        let flying: usize = rig.open.values().map(|order| order.pages.len()).sum();
+        assert!(flying <= 64);
+    }
+    assert_eq!(rig.planner.stats().deferred_store_pages, 1500 - 64);
+    // A load is not held up by them.
+    rig.settle();
+    for lease in &leases {
+        rig.planner.store(lease).unwrap();
+        rig.settle();
+    }
+    assert_eq!(rig.planner.stats().resident_pages_l2, 1500);
+    assert_eq!(rig.planner.store(&leases[0]).unwrap().pages, 0, "nothing is stored twice");
+}
+
+/// 32. Bookkeeping does not grow with use: a million pages reserved and freed.
+#[test]
+fn b32_bookkeeping_is_bounded() {
+    let mut rig = Planned::new(300, 0);
+    let mut held = std::collections::VecDeque::new();
+    let cycles = 20_000;
+    let mut resident = 0;
+    for cycle in 0..cycles {
+        let pages = 1 + cycle % 64;
+        let fresh = chain(u32::try_from(cycle).unwrap() + 2, pages);
+        match rig.planner.reserve(striata_tests::planned::NAMESPACE, &fresh, pages as u64 * W) {
+            Ok(Reserve::Granted(lease)) => held.push_back(lease),
+            Ok(_) => {}
+            Err(error) => panic!("{error}"),
+        }
+        if held.len() > 5 || rig.planner.stats().free_pages_l1 < 64 {
+            held.pop_front();
+            rig.planner.apply_releases().unwrap();
+        }
+        if cycle == cycles / 10 {
+            resident = resident_bytes();
+        }
+    }
+    let grown = resident_bytes().saturating_sub(resident);
+    assert!(grown < 1 << 20, "{grown} bytes");
+}
+
+/// Resident memory of this process; 0 where the platform does not tell.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sections F (36, 37, 38) and J of the required behaviours: partial results, tier policy and hit
+//! logic, through the planner.
+
+use striata::core::L1Page;
+use striata::{Confirm, OrderKind};
+use striata_tests::planned::{NAMESPACE, Planned, W, chain};
+
+fn empty_l1(rig: &mut Planned) {
+    while rig.planner.evict(64).unwrap().freed > 0 {
+        rig.settle();
+    }
+}
+
+/// 36. The outcome of an operation is the number of good leading pages.
+#[test]
+fn b36_good_leading_pages_are_what_counts() {
+    let mut rig = Planned::new(8, 8);
+    let keys = chain(1, 5);
+    rig.compute(&keys);
+    let store = rig.only(OrderKind::Store);
+    rig.end(store.op, 2);
+    empty_l1(&mut rig);
+    assert_eq!(rig.pages(&keys), (0, 2), "a store of 5 pages whose third failed");
+    let mut rig = Planned::new(8, 8);
+    rig.cache(&keys);
+    empty_l1(&mut rig);
+    let lease = rig.reserve(&keys, 5 * W + 1);
+    let load = rig.only(OrderKind::Load);
+    rig.end(load.op, 2);
+    assert_eq!(rig.planner.confirm(&lease).unwrap(), Confirm::LoadFailed { valid_tokens: 2 * W });
+    assert_eq!(rig.pages(&keys), (2, 3), "what did not come is still on L2, and no hit on L1");
+    rig.release(lease);
+    assert_eq!(rig.used(), (2, 5));
+    assert_eq!(rig.planner.stats().failed_load_pages, 3);
+}
+
+/// 37. What is reported loaded was copied: 4 pages with room on L1 for 0 to 3 of them.
+#[test]
+fn b37_a_partial_load_reports_what_it_brings() {
+    for room in 0..=4 {
+        let mut rig = Planned::new(8, 8);
+        let keys = chain(1, 4);
+        rig.cache(&keys);
+        empty_l1(&mut rig);
+        let held = rig.reserve(&chain(2, 8 - room), (8 - room as u64) * W);
+        let lease = rig.planner.load(NAMESPACE, &keys, 4 * W + 1).unwrap();
+        rig.collect();
+        if room == 0 {
+            assert!(lease.is_none());
+            assert!(rig.open.is_empty());
+            continue;
+        }
+        let lease = lease.unwrap();
+        assert_eq!(lease.hit_tokens_l2(), room as u64 * W);
+        let load = rig.only(OrderKind::Load);
+        assert_eq!(load.pages.len(), room);
+        let targets: Vec<L1Page> = load.pages.iter().map(|pair| pair.l1).collect();
+        assert_eq!(targets, lease.pages());
+        rig.end(load.op, room);
+        assert_eq!(rig.pages(&keys), (room as u64, 4 - room as u64));
+        rig.release(lease);
+        rig.release(held);
+        empty_l1(&mut rig);
+        assert_eq!(rig.used(), (0, 4));
+    }
+}
+
+/// 38. Loaded pages go where the prefix stands.
+#[test]
+fn b38_load_targets_are_the_table() {
+    let mut rig = Planned::new(8, 8);
+    let keys = chain(1, 3);
+    rig.cache(&keys[..2]);
+    empty_l1(&mut rig);
+    let lease = rig.reserve(&keys[..2], 2 * W + 1);
+    let load = rig.only(OrderKind::Load);
+    assert_eq!(load.pages.iter().map(|pair| pair.l1).collect::<Vec<_>>(), lease.pages()[..2]);
+    rig.end(load.op, 2);
+    rig.release(lease);
+    // One page on L1, one on L2: the target is the second of the table.
+    rig.planner.evict(1).unwrap();
+    let lease = rig.reserve(&keys[..2], 2 * W + 1);
+    assert_eq!((lease.hit_tokens_l1(), lease.hit_tokens_l2()), (W, W));
+    let load = rig.only(OrderKind::Load);
+    assert_eq!(load.pages.iter().map(|pair| pair.l1).collect::<Vec<_>>(), lease.pages()[1..2]);
+}
+
+/// 49. A host copy whose page is also on L1 is the first to go when L2 is short: no backup is
+/// refused for ever, and a page on neither tier is a miss.
+#[test]
+fn b49_l2_smaller_than_l1() {
+    let mut rig = Planned::with(8, 4, |config| config.duplicates_first = true);
+    for seed in 1..=9 {
+        rig.cache(&chain(seed, 1));
+    }
+    assert_eq!(rig.planner.stats().skipped_store_pages, 0);
+    assert_eq!(rig.planner.stats().stored_pages, 9);
+    assert_eq!(rig.used(), (8, 4));
+    let found: Vec<_> = (1..=9).map(|seed| rig.pages(&chain(seed, 1))).collect();
+    let (l1, l2) = found.iter().fold((0, 0), |sum, at| (sum.0 + at.0, sum.1 + at.1));
+    assert_eq!(l1, 8);
+    assert!(l2 <= 1, "{found:?}");
+}
+
+/// 50. Evicting from L1 a page with an acknowledged copy leaves an L2 hit; a load brings it back
+/// and L2 keeps its copy.
+#[test]
+fn b50_no_hit_is_lost() {
+    let mut rig = Planned::new(8, 8);
+    let keys = chain(1, 3);
+    rig.cache(&keys);
+    empty_l1(&mut rig);
+    assert_eq!(rig.pages(&keys), (0, 3));
+    let lease = rig.reserve(&keys, 3 * W + 1);
+    assert_eq!((lease.hit_tokens_l1(), lease.hit_tokens_l2()), (0, 3 * W));
+    rig.settle();
+    rig.release(lease);
+    assert_eq!(rig.pages(&keys), (3, 0));
+    assert_eq!(rig.used().1, 3);
+    let lease = rig.reserve(&keys, 3 * W + 1);
+    assert_eq!((lease.hit_tokens_l1(), lease.hit_tokens_l2()), (3 * W, 0));
+}
+
+/// 52. If a page is on L2 its ancestors are on L1 or L2: a parent without a copy is stored when it
+/// leaves L1, or goes together with what stands on it.
+#[test]
+fn b52_a_child_on_l2_never_outlives_its_ancestors() {
+    for l2_pages in [2, 1] {
+        let mut rig = Planned::write_back(4, l2_pages);
+        let keys = chain(1, 2);
+        rig.cache(&keys);
+        // The child goes to L2 first.
+        rig.planner.evict(1).unwrap();
+        rig.settle();
+        rig.planner.evict(1).unwrap();
+        rig.settle();
+        assert_eq!(rig.pages(&keys), (1, 1));
+        // Then the parent.
+        for _ in 0..2 {
+            rig.planner.evict(1).unwrap();
+            rig.settle();
+        }
+        if l2_pages == 2 {
+            assert_eq!(rig.pages(&keys), (0, 2));
+            assert_eq!(rig.used(), (0, 2));
+        } else {
+            assert_eq!(rig.pages(&keys).0, 0);
+            assert!(rig.pages(&keys).1 <= 1, "never the child alone");
+            assert_eq!(rig.used().0, 0);
+        }
+    }
+}
+
+/// 54. Counters exist for both directions, by outcome.
+#[test]
+fn b54_counters_of_both_directions() {
+    let mut rig = Planned::new(8, 8);
+    rig.cache(&chain(1, 5));
+    empty_l1(&mut rig);
+    let lease = rig.reserve(&chain(1, 3), 3 * W + 1);
+    rig.settle();
+    rig.release(lease);
+    let lease = rig.reserve(&chain(1, 4), 4 * W + 1);
+    let load = rig.only(OrderKind::Load);
+    rig.end(load.op, 0);
+    rig.release(lease);
+    let stats = rig.planner.stats();
+    assert_eq!(
+        (stats.stored_pages, stats.loaded_pages, stats.failed_load_pages),
+        (5, 3, 1),
+        "{stats:?}"
+    );
+}
+
+/// Reset with leases alive: nothing old matches, and what leases hold goes with them.
+#[test]
+fn reset_forgets_a_namespace_and_keeps_what_is_held() {
+    let mut rig = Planned::new(8, 8);
+    let keys = chain(1, 3);
+    rig.cache(&keys);
+    let lease = rig.reserve(&keys, 3 * W + 1);
+    rig.planner.reset(NAMESPACE).unwrap();
+    rig.check();
+    assert_eq!(rig.pages(&keys), (0, 0));
+    assert!(rig.used().0 >= 3, "the lease still reads its pages");
+    // What it computes under the old weights is never matched.
+    rig.insert(&lease);
+    assert_eq!(rig.pages(&keys), (0, 0));
+    rig.settle();
+    rig.release(lease);
+    assert_eq!(rig.used(), (0, 0));
+    rig.cache(&keys);
+    assert_eq!(rig.pages(&keys), (3, 0));
+}
+
+/// The watermark keeps pages free ahead of need.
+#[test]
+fn maintain_keeps_the_watermark_free() {
+    let mut rig = Planned::with(8, 8, |config| config.free_watermark = 2);
+    rig.cache(&chain(1, 8));
+    rig.planner.maintain().unwrap();
+    assert_eq!(rig.free().0, 2);
+    assert_eq!(rig.pages(&chain(1, 8)), (6, 2));
+}
