@@ -56,6 +56,10 @@ pub struct ModelShape {
     pub row_bytes: u32,
     /// Attention heads.
     pub heads: u32,
+    /// Lanes of a head's query and key in prefill.
+    pub query_key_lanes: u32,
+    /// Lanes of a head's value in prefill.
+    pub value_lanes: u32,
     /// Parameters that a token activates; nobody published them for every preset.
     pub active_parameters: Option<u64>,
 }
@@ -182,7 +186,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How long a request computes. See the documentation.
+/// How long a request computes. See [`crate::compute`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComputeModel {
     /// Microseconds of a layer whatever the number of tokens.

@@ -72,6 +72,12 @@ pub enum ConfigError {
         /// What would do.
         range: &'static str,
     },
+    /// A rate of computing for a model whose work per token is not known.
+    #[error("model {model} has no published number of active parameters: leave the rate out")]
+    NoActiveParameters {
+        /// The model.
+        model: String,
+    },
     /// Options that exclude each other.
     #[error("{first} and {second} exclude each other: {reason}")]
     Conflict {

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capacity;
+pub mod compute;
 pub mod config;
 pub mod error;
 mod names;
