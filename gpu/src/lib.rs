@@ -6,6 +6,9 @@
 
 pub mod device;
 mod error;
+pub mod planes;
+pub mod transfer;
 
 pub use device::{CopyBatch, CopyForm, Device, DeviceDescription, DeviceTime, Direction, Piece};
 pub use error::GpuError;
+pub use planes::{L1Planes, PlaneSpan, PlanesError};

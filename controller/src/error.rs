@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Errors of the engine. Misses, short space and 'not yet' are outcomes, not errors.
+
+use striata_core::OpId;
+
+use crate::residency::PageState;
+
+/// Why a call on the engine failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration is wrong.
+    #[error("configuration: {0}")]
+    Config(String),
+    /// A geometry is refused.
+    #[error(transparent)]
+    Geometry(#[from] striata_core::geometry::GeometryError),
+    /// A stripe is refused.
+    #[error(transparent)]
+    Stripe(#[from] striata_core::StripeError),
+    /// A copy plan is refused; nothing was copied.
+    #[error(transparent)]
+    Plan(#[from] striata_core::plan::PlanError),
+    /// The host pool failed.
+    #[error(transparent)]
+    Host(#[from] std::sync::Arc<striata_host::HostError>),
+    /// A device failed.
+    #[error(transparent)]
+    Gpu(#[from] striata_gpu::GpuError),
+    /// The transfer engine of a rank failed.
+    #[error("rank {rank}: {source}")]
+    Transfer {
+        /// Index of the rank in the replica.
+        rank: usize,
+        /// What failed.
+        source: striata_gpu::transfer::TransferError,
+    },
+    /// The gate of a layer failed.
+    #[error("rank {rank}: {source}")]
+    Gate {
+        /// Index of the rank in the replica.
+        rank: usize,
+        /// What failed.
+        source: striata_gpu::transfer::GateError,
+    },
+    /// The engine was given another number of devices or streams than it has ranks.
+    #[error("{given} {what} were given for {ranks} ranks")]
+    RankCount {
+        /// What was counted.
+        what: &'static str,
+        /// How many were given.
+        given: usize,
+        /// Ranks of the replica.
+        ranks: usize,
+    },
+    /// No such rank.
+    #[error("rank {rank} is not below the {ranks} ranks of the replica")]
+    NoSuchRank {
+        /// The refused rank.
+        rank: usize,
+        /// Ranks of the replica.
+        ranks: usize,
+    },
+    /// The lease is of another planner, or was released.
+    #[error("lease {slot} (generation {generation}) is not held here")]
+    UnknownLease {
+        /// Its slot.
+        slot: u32,
+        /// Its generation.
+        generation: u32,
+    },
+    /// All preallocated lease slots are taken.
+    #[error("{limit} leases are held already: release some, or raise max_leases")]
+    TooManyLeases {
+        /// The limit.
+        limit: u32,
+    },
+    /// A request of no tokens.
+    #[error("a request of 0 tokens is refused")]
+    EmptyRequest,
+    /// More tokens are claimed than the page table covers.
+    #[error("{tokens} tokens are more than the {covered} that the lease's pages cover")]
+    BeyondLease {
+        /// The claimed tokens.
+        tokens: u64,
+        /// What the page table covers.
+        covered: u64,
+    },
+    /// Keys are missing for whole pages.
+    #[error("{keys} page keys do not name the {pages} whole pages of {tokens} tokens")]
+    KeysShort {
+        /// Keys given.
+        keys: usize,
+        /// Whole pages.
+        pages: u64,
+        /// The tokens.
+        tokens: u64,
+    },
+    /// Insert came before the lease's loads were confirmed.
+    #[error("operation {op} of the lease is not confirmed: call confirm first")]
+    Unconfirmed {
+        /// The load in flight or failed.
+        op: OpId,
+    },
+    /// A load was asked for that `start_loads` has not started.
+    #[error("load {op} is planned and not started: call start_loads, and step_end of earlier steps")]
+    NotStarted {
+        /// The load.
+        op: OpId,
+    },
+    /// An acknowledgement names no operation in flight.
+    #[error("operation {op} is not in flight")]
+    UnknownOperation {
+        /// The operation.
+        op: OpId,
+    },
+    /// An acknowledgement claims more pages than the operation has.
+    #[error("operation {op} of {pages} pages is acknowledged with {good} good pages")]
+    AckTooLarge {
+        /// The operation.
+        op: OpId,
+        /// Its pages.
+        pages: usize,
+        /// What was claimed.
+        good: u32,
+    },
+    /// A page would make a move that the residency table does not have.
+    #[error("{tier} page {page} may not go from {from:?} to {to:?}")]
+    IllegalMove {
+        /// The tier.
+        tier: &'static str,
+        /// The page.
+        page: u32,
+        /// Its state.
+        from: PageState,
+        /// The refused next state.
+        to: PageState,
+    },
+    /// An allocator refused pages that the planner believed to own.
+    #[error(transparent)]
+    Alloc(#[from] striata_core::alloc::AllocError),
+    /// An earlier fault has stopped the engine.
+    #[error("the engine is poisoned; first cause: {cause}")]
+    Poisoned {
+        /// The first cause.
+        cause: String,
+    },
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The controller that an engine embeds: one Planner and the Executors of all ranks of a replica,
+//! in one process.
+//!
+//! One step, as an engine sees it: [`HiCache::reserve`] -> [`HiCache::start_loads`] once ->
+//! forward, layer by layer behind [`HiCache::gates`] -> [`HiCache::step_end`] ->
+//! [`HiCache::confirm`] -> [`HiCache::insert`] -> drop the lease -> [`HiCache::poll`].
+
+use std::collections::VecDeque;
+
+use striata_core::prefix::{Namespace, PageKey, page_keys};
+use striata_core::{FenceId, LayerId, Stripe};
+use striata_gpu::Device;
+
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::order::{Ack, Order, OrderKind};
+use crate::planner::{Confirm, Inserted, Lookup, Planner, PlannerStats, Reserve};
+use crate::setup::HiCacheSetup;
+use crate::shards::{LayerGates, OpReport, ShardGroup};
+
+/// Reports kept for [`HiCache::take_reports`]; older ones are dropped.
+const REPORTS_KEPT: usize = 1 << 16;
+
+/// What names a request's content.
+#[derive(Clone, Copy, Debug)]
+pub enum Prefix<'a> {
+    /// Its tokens; the keys of its pages are hashed from them.
+    Tokens(&'a [u32]),
+    /// The engine's own keys: one for each whole widened page, each naming the whole prefix up to
+    /// the end of its page.
+    Keys {
+        /// The keys.
+        keys: &'a [PageKey],
+        /// Tokens of the request.
+        tokens: u64,
+    },
+}
+
+/// The controller of one attention-DP replica.
+#[derive(Debug)]
+pub struct HiCache<D: Device> {
+    planner: Planner,
+    shards: ShardGroup<D>,
+    /// Loads planned since the last `start_loads`.
+    loads: Vec<Order>,
+    orders: Vec<Order>,
+    acks: Vec<Ack>,
+    new_reports: Vec<OpReport>,
+    reports: VecDeque<OpReport>,
+    keys: Vec<PageKey>,
+}
+
+impl<D: Device> HiCache<D> {
+    /// A controller over `devices`, one for each attention-TP rank of the replica, with pools of
+    /// its own.
+    ///
+    /// # Errors
+    /// A setup that is refused; memory that cannot be had.
+    pub fn new(setup: &HiCacheSetup, devices: Vec<D>) -> Result<Self, Error> {
+        let shards = setup.shards(devices)?;
+        Self::with_shards(setup, shards)
+    }
+
+    /// A controller over ranks whose pools exist already: an engine's own allocations.
+    ///
+    /// # Errors
+    /// A setup that is refused.
+    pub fn with_shards(setup: &HiCacheSetup, shards: ShardGroup<D>) -> Result<Self, Error> {
+        Ok(Self {
+            planner: Planner::new(setup.planner.clone())?,
+            shards,
+            loads: Vec::new(),
+            orders: Vec::new(),
+            acks: Vec::new(),
+            new_reports: Vec::new(),
+            reports: VecDeque::new(),
+            keys: Vec::new(),
+        })
+    }
+
+    /// The stripe of the widened space.
+    #[must_use]
+    pub const fn stripe(&self) -> Stripe {
+        self.planner.stripe()
+    }
+
+    /// The ranks.
+    #[must_use]
+    pub const fn shards(&self) -> &ShardGroup<D> {
+        &self.shards
+    }
+
+    /// The planner's counters.
+    #[must_use]
+    pub fn stats(&self) -> PlannerStats {
+        self.planner.stats()
+    }
+
+    /// How a prompt stands in the tiers; nothing is pinned. See [`Planner::lookup`].
+    pub fn lookup(&mut self, namespace: &Namespace, prefix: Prefix<'_>) -> Lookup {
+        let (tokens, planner, keys) = self.resolve(namespace, prefix);
+        planner.lookup(namespace, keys, tokens)
+    }
+
+    /// Reserves a request's page table; see [`Planner::reserve`]. What only L2 has is loaded back
+    /// from the next [`HiCache::start_loads`] on.
+    ///
+    /// # Errors
+    /// As [`Planner::reserve`]; an engine that is poisoned.
+    pub fn reserve(
+        &mut self,
+        namespace: &Namespace,
+        prefix: Prefix<'_>,
+    ) -> Result<Reserve, Error> {
+        self.poll()?;
+        let (tokens, planner, keys) = self.resolve(namespace, prefix);
+        let outcome = planner.reserve(namespace, keys, tokens)?;
+        self.collect_orders()?;
+        Ok(outcome)
+    }
+
+    fn resolve<'a>(
+        &'a mut self,
+        namespace: &Namespace,
+        prefix: Prefix<'a>,
+    ) -> (u64, &'a mut Planner, &'a [PageKey]) {
+        match prefix {
+            Prefix::Keys { keys, tokens } => (tokens, &mut self.planner, keys),
+            Prefix::Tokens(tokens) => {
+                self.keys.clear();
+                page_keys(namespace, self.planner.stripe(), tokens, &mut self.keys);
+                (tokens.len() as u64, &mut self.planner, &self.keys)
+            }
+        }
+    }
+
+    /// Grows a lease to `tokens` tokens; see [`Planner::extend`].
+    ///
+    /// # Errors
+    /// As [`Planner::extend`].
+    pub fn extend(&mut self, lease: &mut Lease, tokens: u64) -> Result<Option<Reserve>, Error> {
+        self.poll()?;
+        self.planner.extend(lease, tokens)
+    }
+
+    /// Names further whole pages of a lease's request.
+    ///
+    /// # Errors
+    /// An unknown lease.
+    pub fn append_keys(&mut self, lease: &Lease, keys: &[PageKey]) -> Result<(), Error> {
+        self.planner.append_keys(lease, keys)
+    }
+
+    /// Begins a step: starts the loads planned since the last one, on every rank. Call it once a
+    /// step, before forward.
+    ///
+    /// # Errors
+    /// A rank that refuses a load.
+    pub fn start_loads(&mut self) -> Result<(), Error> {
+        self.planner.step_begin();
+        for order in self.loads.drain(..) {
+            self.shards.submit(order)?;
+        }
+        Ok(())
+    }
+
+    /// The gates of a lease on one rank, for the thread that runs it.
+    ///
+    /// # Errors
+    /// No such rank; loads that were not started.
+    pub fn gates(&self, lease: &Lease, rank: usize) -> Result<LayerGates<D>, Error> {
+        if let Some(order) = self.loads.iter().find(|order| lease.loads().contains(&order.op)) {
+            return Err(Error::NotStarted { op: order.op });
+        }
+        self.shards.gates(rank, lease.loads())
+    }
+
+    /// Makes `stream` of `rank` wait until `layer` of the lease's pages may be read.
+    ///
+    /// # Errors
+    /// As [`HiCache::gates`]; a load that failed.
+    pub fn wait_layer(
+        &self,
+        lease: &Lease,
+        rank: usize,
+        layer: LayerId,
+        stream: &D::Stream,
+    ) -> Result<(), Error> {
+        if lease.loads().is_empty() {
+            return Ok(());
+        }
+        self.gates(lease, rank)?.wait_layer(layer, stream)
+    }
+
+    /// Ends the step whose work was submitted to `streams`, one a rank: what it read and wrote is
+    /// settled once the fence has completed.
+    ///
+    /// # Errors
+    /// Not one stream a rank; a device that fails.
+    pub fn step_end(&mut self, streams: &[D::Stream]) -> Result<FenceId, Error> {
+        let (given, ranks) = (streams.len(), self.shards.shards().len());
+        if given != ranks {
+            return Err(Error::RankCount { what: "streams", given, ranks });
+        }
+        let fence = self.planner.step_end();
+        self.shards.record_fence(fence, streams)?;
+        Ok(fence)
+    }
+
+    /// Whether the lease's loads have arrived on all ranks; ask before the step's tokens are
+    /// published.
+    ///
+    /// # Errors
+    /// An unknown lease.
+    pub fn confirm(&mut self, lease: &Lease) -> Result<Confirm, Error> {
+        self.poll()?;
+        self.planner.confirm(lease)
+    }
+
+    /// As [`HiCache::confirm`], and blocks while a load is in flight.
+    ///
+    /// # Errors
+    /// An unknown lease.
+    pub fn confirm_blocking(&mut self, lease: &Lease) -> Result<Confirm, Error> {
+        loop {
+            match self.confirm(lease)? {
+                Confirm::Pending { op } => self.shards.wait_for(op)?,
+                confirmed => return Ok(confirmed),
+            }
+        }
+    }
+
+    /// Makes the whole pages of the lease's first `tokens` tokens matchable and starts their
+    /// write-through; see [`Planner::insert`].
+    ///
+    /// # Errors
+    /// As [`Planner::insert`]; a rank that refuses a store.
+    pub fn insert(&mut self, lease: &Lease, tokens: u64) -> Result<Inserted, Error> {
+        let inserted = self.planner.insert(lease, tokens, true)?;
+        self.collect_orders()?;
+        Ok(inserted)
+    }
+
+    /// As [`HiCache::insert`] for a chunk that is not the prefill's last: it does not count as
+    /// reuse of the pages before it.
+    ///
+    /// # Errors
+    /// As [`HiCache::insert`].
+    pub fn insert_chunk(&mut self, lease: &Lease, tokens: u64) -> Result<Inserted, Error> {
+        let inserted = self.planner.insert(lease, tokens, false)?;
+        self.collect_orders()?;
+        Ok(inserted)
+    }
+
+    /// Loads wait for `start_loads`; stores start at once.
+    fn collect_orders(&mut self) -> Result<(), Error> {
+        self.planner.take_orders(&mut self.orders);
+        for order in self.orders.drain(..) {
+            match order.kind {
+                OrderKind::Load => self.loads.push(order),
+                OrderKind::Store => self.shards.submit(order)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what has ended, and leases that were dropped. Never blocks. Call it every step.
+    ///
+    /// # Errors
+    /// A rank whose engine is broken.
+    pub fn poll(&mut self) -> Result<(), Error> {
+        self.shards.poll(&mut self.acks, &mut self.new_reports)?;
+        for ack in self.acks.drain(..) {
+            self.planner.acknowledge(ack)?;
+        }
+        let excess = (self.reports.len() + self.new_reports.len()).saturating_sub(REPORTS_KEPT);
+        self.reports.drain(..excess.min(self.reports.len()));
+        self.reports.extend(self.new_reports.drain(..));
+        self.planner.apply_releases()
+    }
+
+    /// Blocks until every order that was submitted has ended, and takes the ends in.
+    ///
+    /// # Errors
+    /// A rank whose engine is broken.
+    pub fn drain(&mut self) -> Result<(), Error> {
+        self.shards.drain()?;
+        self.poll()
+    }
+
+    /// How operations went since the last call; at most the last 65,536.
+    pub fn take_reports(&mut self) -> impl Iterator<Item = OpReport> + '_ {
+        self.reports.drain(..)
+    }
+
+    /// The loads that wait for the next [`HiCache::start_loads`].
+    #[must_use]
+    pub fn planned_loads(&self) -> &[Order] {
+        &self.loads
+    }
+
+    /// Checks the planner's invariants; for tests. See [`Planner::check_invariants`].
+    ///
+    /// # Errors
+    /// The first broken invariant.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        self.planner.check_invariants()
+    }
+}

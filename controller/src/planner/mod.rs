@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The Planner: decisions only. It owns the prefix index, both allocators and the residency of
+//! every page; it knows no device and no thread. It emits [`Order`]s and consumes [`Ack`]s.
+//!
+//! Replicas that get the same calls in the same order with the same arguments decide alike: no
+//! clock, no randomness and no hash order enters a decision.
+
+mod ack;
+mod evict;
+mod insert;
+mod lease_table;
+mod reserve;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use striata_core::alloc::PageAllocator;
+use striata_core::evict::policy_by_name;
+use striata_core::prefix::{Evicted, Namespace, PageKey, PrefixIndex};
+use striata_core::sync::Arc;
+use striata_core::{FenceId, L1, L1Page, L2, L2Page, OpId, PoolGeometry, Stripe};
+
+use crate::error::Error;
+use crate::lease::{Lease, ReleaseStack};
+use crate::order::{Ack, Order, OrderKind};
+use crate::page_set::PageSet;
+use crate::residency::{PageState, Residency};
+use lease_table::LeaseTable;
+
+pub use insert::Inserted;
+pub use reserve::Reserve;
+pub use stats::PlannerStats;
+
+/// When a page is written to L2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WritePolicy {
+    /// At the first insert.
+    WriteThrough,
+    /// Once it was inserted for the second time.
+    WriteThroughSelective,
+}
+
+impl WritePolicy {
+    /// Inserts after which a page is stored.
+    #[must_use]
+    pub const fn threshold(self) -> u64 {
+        match self {
+            Self::WriteThrough => 1,
+            Self::WriteThroughSelective => 2,
+        }
+    }
+}
+
+/// What a planner decides with.
+#[derive(Clone, Debug)]
+pub struct PlannerConfig {
+    /// The L1 pool; page 0 is its sink.
+    pub pool: PoolGeometry,
+    /// Pages of the L2 pool; 0 turns the tier off.
+    pub l2_pages: u32,
+    /// Name of the eviction policy of both tiers.
+    pub policy: String,
+    /// When pages are stored.
+    pub write_policy: WritePolicy,
+    /// Fewer tokens than this are computed rather than loaded back.
+    pub load_back_threshold: u64,
+    /// Most pages that one request loads back.
+    pub load_back_quota: Option<u32>,
+    /// Report hits up to the whole prompt, where every token may be cached.
+    pub full_length_hits: bool,
+    /// Let host copies of pages that are on L1 go first when L2 is short.
+    pub duplicates_first: bool,
+    /// Most leases held at a time.
+    pub max_leases: u32,
+}
+
+impl PlannerConfig {
+    /// A planner over `pool` and `l2_pages` pages of host memory, else with HiCache's defaults:
+    /// lru, write-through, a load-back threshold of 10 tokens.
+    #[must_use]
+    pub fn new(pool: PoolGeometry, l2_pages: u32) -> Self {
+        Self {
+            pool,
+            l2_pages,
+            policy: "lru".to_owned(),
+            write_policy: WritePolicy::WriteThrough,
+            load_back_threshold: 10,
+            load_back_quota: None,
+            full_length_hits: false,
+            duplicates_first: false,
+            max_leases: 4096,
+        }
+    }
+}
+
+/// An order that is not acknowledged, or a failed load that leases still point at.
+#[derive(Debug)]
+struct Operation {
+    order: Order,
+    /// Leases that pass this load's gate.
+    holders: u32,
+    /// Pages of a failed load, freed with the last holder.
+    failed: Vec<L1Page>,
+    /// What every rank reported, once known.
+    good_pages: Option<u32>,
+}
+
+/// How a prefix stands in the tiers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookup {
+    /// Leading tokens on L1.
+    pub tokens_l1: u64,
+    /// Tokens after those on L2 only.
+    pub tokens_l2: u64,
+}
+
+/// Whether the loads of a lease have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirm {
+    /// Every load arrived whole.
+    Done,
+    /// A load is still in flight.
+    Pending {
+        /// The oldest of them.
+        op: OpId,
+    },
+    /// A load failed; what was computed after `valid_tokens` rests on rows that never came.
+    LoadFailed {
+        /// Leading tokens that stand.
+        valid_tokens: u64,
+    },
+}
+
+/// Decides for one attention-DP replica. See the module's text.
+#[derive(Debug)]
+pub struct Planner {
+    config: PlannerConfig,
+    stripe: Stripe,
+    index: PrefixIndex,
+    l1: PageAllocator<L1>,
+    l2: PageAllocator<L2>,
+    l1_states: Residency<L1>,
+    l2_states: Residency<L2>,
+    /// The last fence of a step that used the page, by L1 page; 0 for none.
+    l1_used_until: Vec<FenceId>,
+    /// Which load brings the page, by L1 page; meaningful in state loading or failed only.
+    l1_load: Vec<OpId>,
+    /// L1 pages that a store in flight reads.
+    storing: PageSet<L1>,
+    leases: LeaseTable,
+    releases: Arc<ReleaseStack>,
+    operations: BTreeMap<OpId, Operation>,
+    orders: Vec<Order>,
+    next_op: u64,
+    open_fence: FenceId,
+    step_running: bool,
+    stats: PlannerStats,
+    evicted: Evicted,
+    released: Vec<u32>,
+    scratch_l1: Vec<L1Page>,
+    scratch_l2: Vec<L2Page>,
+}
+
+impl Planner {
+    /// A planner of empty tiers.
+    ///
+    /// # Errors
+    /// An unknown policy, or no lease allowed.
+    pub fn new(config: PlannerConfig) -> Result<Self, Error> {
+        let policy = policy_by_name(&config.policy).ok_or_else(|| {
+            Error::Config(format!(
+                "eviction policy {:?} is unknown: known are {}",
+                config.policy,
+                striata_core::evict::POLICY_NAMES.join(", ")
+            ))
+        })?;
+        if config.max_leases == 0 {
+            return Err(Error::Config("max_leases is 0: at least one lease is needed".to_owned()));
+        }
+        let pages = config.pool.pages();
+        let mut index = PrefixIndex::new(policy, pages, config.l2_pages);
+        index.set_duplicates_first(config.duplicates_first);
+        let releases = Arc::new(ReleaseStack::new(config.max_leases));
+        Ok(Self {
+            stripe: config.pool.stripe(),
+            index,
+            l1: PageAllocator::new(pages, 1),
+            l2: PageAllocator::new(config.l2_pages, 0),
+            l1_states: Residency::new(pages),
+            l2_states: Residency::new(config.l2_pages),
+            l1_used_until: vec![FenceId::default(); pages as usize],
+            l1_load: vec![OpId::default(); pages as usize],
+            storing: PageSet::new(pages),
+            leases: LeaseTable::new(config.max_leases),
+            releases,
+            operations: BTreeMap::new(),
+            orders: Vec::new(),
+            next_op: 1,
+            open_fence: FenceId::new(1),
+            step_running: false,
+            stats: PlannerStats::default(),
+            evicted: Evicted::default(),
+            released: Vec::new(),
+            scratch_l1: Vec::new(),
+            scratch_l2: Vec::new(),
+            config,
+        })
+    }
+
+    /// The stripe of the widened space.
+    #[must_use]
+    pub const fn stripe(&self) -> Stripe {
+        self.stripe
+    }
+
+    /// What the planner was made with.
+    #[must_use]
+    pub const fn config(&self) -> &PlannerConfig {
+        &self.config
+    }
+
+    /// Counters since the start, and the levels of now.
+    #[must_use]
+    pub fn stats(&self) -> PlannerStats {
+        let mut stats = self.stats;
+        stats.free_pages_l1 = self.l1.free_pages();
+        stats.free_pages_l2 = self.l2.free_pages();
+        stats.resident_pages_l1 = self.l1_states.count(PageState::Resident);
+        stats.resident_pages_l2 = self.l2_states.count(PageState::Resident);
+        stats.leases = self.leases.held();
+        stats.operations_in_flight = self.in_flight();
+        stats
+    }
+
+    /// How `keys`, whole pages of a prompt of `tokens` tokens, stand in the tiers. Nothing is
+    /// pinned and nothing counts as used.
+    ///
+    /// A hit is whole widened pages, at most floor((L - 1) / W) of them, so that one token is
+    /// left to compute (unless full-length hits are configured); 0 is an ordinary answer.
+    #[must_use]
+    pub fn lookup(&mut self, namespace: &Namespace, keys: &[PageKey], tokens: u64) -> Lookup {
+        let root = self.index.root(namespace);
+        let limit = self.hit_limit(keys, tokens);
+        let found = self.index.match_prefix(root, &keys[..limit]);
+        let w = self.stripe.widened_page();
+        Lookup {
+            tokens_l1: found.l1_pages as u64 * w,
+            tokens_l2: found.l2_pages as u64 * w,
+        }
+    }
+
+    fn hit_limit(&self, keys: &[PageKey], tokens: u64) -> usize {
+        let pages = if self.config.full_length_hits {
+            self.stripe.whole_pages(tokens)
+        } else {
+            self.stripe.hit_limit(tokens)
+        };
+        usize::try_from(pages).unwrap_or(usize::MAX).min(keys.len())
+    }
+
+    /// Takes the orders planned since the last call, in order.
+    pub fn take_orders(&mut self, out: &mut Vec<Order>) {
+        out.append(&mut self.orders);
+    }
+
+    /// A step begins: leases granted so far take part in it.
+    pub const fn step_begin(&mut self) {
+        self.step_running = true;
+    }
+
+    /// The running step has been submitted; its fence stands for all that it read and wrote.
+    pub const fn step_end(&mut self) -> FenceId {
+        let fence = self.open_fence;
+        self.open_fence = FenceId::new(fence.get() + 1);
+        self.step_running = false;
+        fence
+    }
+
+    /// The fence after which rows that the engine has touched so far are settled.
+    fn fence_of_use(&self) -> FenceId {
+        if self.step_running { self.open_fence } else { FenceId::new(self.open_fence.get() - 1) }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.operations.values().filter(|op| op.good_pages.is_none()).count()
+    }
+
+    /// The oldest operation that is not acknowledged.
+    fn oldest_in_flight(&self) -> Option<OpId> {
+        self.operations.iter().find(|(_, op)| op.good_pages.is_none()).map(|(&op, _)| op)
+    }
+
+    fn issue(&mut self, kind: OrderKind, pages: Vec<striata_core::PagePair>, after: Option<FenceId>) -> OpId {
+        let op = OpId::new(self.next_op);
+        self.next_op += 1;
+        let order = Order { op, kind, pages, after };
+        self.orders.push(order.clone());
+        let operation = Operation { order, holders: 0, failed: Vec::new(), good_pages: None };
+        self.operations.insert(op, operation);
+        op
+    }
+
+    /// Checks every invariant of design section 5 that a planner can see. Cost: the size of the
+    /// tiers; for tests and debugging.
+    ///
+    /// # Errors
+    /// The first broken invariant, in words.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        self.index.check_invariants()?;
+        let sum = |counts: [u32; 6]| counts.iter().sum::<u32>();
+        let l1 = PageState::ALL.map(|s| self.l1_states.count(s));
+        if sum(l1) != self.config.pool.pages() {
+            return Err(format!("L1 states {l1:?} do not add up"));
+        }
+        // The sink counts as free in the states and is in no allocator.
+        let free = self.l1_states.count(PageState::Free) - 1;
+        if free != self.l1.free_pages() {
+            return Err(format!("L1: {free} pages are free, the allocator has {}", self.l1.free_pages()));
+        }
+        let free = self.l2_states.count(PageState::Free);
+        if free != self.l2.free_pages() {
+            return Err(format!("L2: {free} pages are free, the allocator has {}", self.l2.free_pages()));
+        }
+        let indexed = self.index.resident_l1();
+        let states = self.l1_states.count(PageState::Resident) + self.l1_states.count(PageState::Loading);
+        if u64::from(states) != indexed as u64 {
+            return Err(format!("L1: {states} resident or loading pages, {indexed} in the index"));
+        }
+        let (states, indexed) = (self.l2_states.count(PageState::Resident), self.index.resident_l2());
+        if u64::from(states) != indexed as u64 {
+            return Err(format!("L2: {states} resident pages, {indexed} in the index"));
+        }
+        Ok(())
+    }
+}

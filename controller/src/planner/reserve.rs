@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Match, plan the load-back, allocate: a request gets its page table or nothing.
+
+use striata_core::prefix::{Namespace, PageKey, PathLock};
+use striata_core::sync::Arc;
+use striata_core::{FenceId, OpId, PagePair};
+
+use super::lease_table::LeaseState;
+use super::{Confirm, Lease, Planner};
+use crate::error::Error;
+use crate::lease::LeaseId;
+use crate::order::OrderKind;
+use crate::residency::PageState;
+
+/// The answer to a reservation. Only `Granted` changes anything beyond recency and eviction.
+#[derive(Debug)]
+pub enum Reserve {
+    /// The request has its page table.
+    Granted(Lease),
+    /// Pages are missing that a copy in flight still holds; ask again once it has ended.
+    NotNow {
+        /// The oldest operation in flight.
+        after: OpId,
+    },
+    /// The request does not fit beside what is held.
+    OutOfSpace {
+        /// Pages that the request needs on L1 beside its hits.
+        needed: u64,
+        /// Pages that are free after eviction.
+        available: u64,
+        /// Pages that could still be evicted.
+        evictable: u64,
+    },
+}
+
+/// How much of a match is used.
+struct Hits {
+    l1: usize,
+    loaded: usize,
+}
+
+impl Planner {
+    /// Reserves pages for a request of `tokens` tokens whose whole pages are named by `keys`:
+    /// matches the prefix, plans the load-back of what only L2 has, and allocates the rest,
+    /// evicting where L1 is short.
+    ///
+    /// All-or-nothing: without room for the whole table nothing is reserved.
+    ///
+    /// # Errors
+    /// No tokens; too few keys; no lease slot.
+    pub fn reserve(
+        &mut self,
+        namespace: &Namespace,
+        keys: &[PageKey],
+        tokens: u64,
+    ) -> Result<Reserve, Error> {
+        self.apply_releases()?;
+        if tokens == 0 {
+            return Err(Error::EmptyRequest);
+        }
+        self.check_keys(keys, tokens)?;
+        self.leases.check_room()?;
+        let needed = self.stripe.pages_for(tokens);
+        if needed > u64::from(self.config.pool.usable_pages()) {
+            self.stats.out_of_space += 1;
+            let (available, evictable) =
+                (u64::from(self.l1.free_pages()), self.index.evictable_l1() as u64);
+            return Ok(Reserve::OutOfSpace { needed, available, evictable });
+        }
+        let table_len = usize::try_from(needed).unwrap_or(usize::MAX);
+
+        let root = self.index.root(namespace);
+        let limit = self.hit_limit(keys, tokens);
+        let found = self.index.match_prefix(root, &keys[..limit]);
+        let hits = self.choose_hits(found.l1_pages, found.l2_pages);
+        let lock = self.index.acquire(root, &keys[..hits.l1 + hits.loaded]);
+        self.index.pages_of(&lock, &mut self.scratch_l1, &mut self.scratch_l2);
+        // The sources are safe from eviction on L2 from here on.
+        for page in &self.scratch_l2[hits.l1..] {
+            self.index.pin_l2(*page);
+        }
+        let fresh = table_len - hits.l1;
+        if self.make_room_l1(fresh)? < fresh {
+            return self.refuse(lock, &hits, fresh as u64);
+        }
+        let id = self.grant(lock, keys, &hits, fresh)?;
+        Ok(Reserve::Granted(self.hand_out(id, tokens, &hits)?))
+    }
+
+    fn check_keys(&self, keys: &[PageKey], tokens: u64) -> Result<(), Error> {
+        let pages = self.stripe.whole_pages(tokens);
+        if (keys.len() as u64) < pages {
+            return Err(Error::KeysShort { keys: keys.len(), pages, tokens });
+        }
+        Ok(())
+    }
+
+    /// Threshold and quota of the load-back.
+    fn choose_hits(&mut self, l1: usize, on_l2: usize) -> Hits {
+        let quota = self.config.load_back_quota.map_or(on_l2, |quota| on_l2.min(quota as usize));
+        let enough = quota as u64 * self.stripe.widened_page() >= self.config.load_back_threshold;
+        let loaded = if enough { quota } else { 0 };
+        self.stats.declined_load_pages += (on_l2 - loaded) as u64;
+        Hits { l1, loaded }
+    }
+
+    fn refuse(&mut self, lock: PathLock, hits: &Hits, needed: u64) -> Result<Reserve, Error> {
+        for page in &self.scratch_l2[hits.l1..] {
+            self.index.unpin_l2(*page);
+        }
+        self.index.release(lock);
+        if let Some(after) = self.oldest_in_flight() {
+            return Ok(Reserve::NotNow { after });
+        }
+        self.stats.out_of_space += 1;
+        let available = u64::from(self.l1.free_pages());
+        Ok(Reserve::OutOfSpace { needed, available, evictable: self.index.evictable_l1() as u64 })
+    }
+
+    /// Room is there: allocates, plans the load, and records the lease.
+    fn grant(
+        &mut self,
+        lock: PathLock,
+        keys: &[PageKey],
+        hits: &Hits,
+        fresh: usize,
+    ) -> Result<LeaseId, Error> {
+        let mut table = std::mem::take(&mut self.scratch_l1);
+        table.truncate(hits.l1);
+        let mut loads = self.shared_loads(&table);
+        if self.l1.alloc(fresh, &mut table).is_err() {
+            // make_room_l1 has just counted these pages as free.
+            return Err(Error::Config("the L1 allocator lost free pages".to_owned()));
+        }
+        let (targets, own) = table[hits.l1..].split_at(hits.loaded);
+        if !targets.is_empty() {
+            let pages: Vec<PagePair> = targets
+                .iter()
+                .zip(&self.scratch_l2[hits.l1..])
+                .map(|(&l1, &l2)| PagePair { l1, l2 })
+                .collect();
+            let used = targets.iter().map(|p| self.l1_used_until[p.index()]).max();
+            let after = used.filter(|fence| *fence != FenceId::default());
+            self.index.attach_l1(&lock, hits.l1, targets);
+            let op = self.issue(OrderKind::Load, pages, after);
+            for &page in targets {
+                self.l1_states.step(page, PageState::Loading)?;
+                self.l1_load[page.index()] = op;
+            }
+            loads.push(op);
+        }
+        for &page in own {
+            self.l1_states.step(page, PageState::Reserved)?;
+        }
+        for op in &loads {
+            if let Some(operation) = self.operations.get_mut(op) {
+                operation.holders += 1;
+            }
+        }
+        let indexed = hits.l1 + hits.loaded;
+        let keys = keys.to_vec();
+        self.leases.grant(LeaseState { lock, keys, table, indexed, duplicates: Vec::new(), loads })
+    }
+
+    /// Loads of other requests that bring pages which this request shares.
+    fn shared_loads(&self, table: &[striata_core::L1Page]) -> Vec<OpId> {
+        let mut loads: Vec<OpId> = table
+            .iter()
+            .filter(|page| self.l1_states.state(**page) == PageState::Loading)
+            .map(|page| self.l1_load[page.index()])
+            .collect();
+        loads.sort_unstable();
+        loads.dedup();
+        loads
+    }
+
+    fn hand_out(&mut self, id: LeaseId, tokens: u64, hits: &Hits) -> Result<Lease, Error> {
+        let w = self.stripe.widened_page();
+        let state = self.leases.get(id)?;
+        let lease = Lease {
+            id,
+            releases: Arc::clone(&self.releases),
+            pages: state.table.clone(),
+            tokens,
+            hit_tokens_l1: hits.l1 as u64 * w,
+            hit_tokens_l2: hits.loaded as u64 * w,
+            loads: state.loads.clone(),
+        };
+        self.stats.granted += 1;
+        self.stats.hit_tokens_l1 += lease.hit_tokens_l1;
+        self.stats.hit_tokens_l2 += lease.hit_tokens_l2;
+        self.stats.load_pages += hits.loaded as u64;
+        Ok(lease)
+    }
+
+    /// Grows a lease's page table to `tokens` tokens: the next chunk of a prefill, or decoded
+    /// tokens. Outcome as of [`Planner::reserve`] without a new lease: `Ok(None)` is granted.
+    ///
+    /// # Errors
+    /// An unknown lease.
+    pub fn extend(&mut self, lease: &mut Lease, tokens: u64) -> Result<Option<Reserve>, Error> {
+        self.apply_releases()?;
+        let have = self.leases.get(lease.id)?.table.len();
+        let needed = self.stripe.pages_for(tokens);
+        let fresh = usize::try_from(needed).unwrap_or(usize::MAX).saturating_sub(have);
+        if self.make_room_l1(fresh)? < fresh {
+            if let Some(after) = self.oldest_in_flight() {
+                return Ok(Some(Reserve::NotNow { after }));
+            }
+            self.stats.out_of_space += 1;
+            return Ok(Some(Reserve::OutOfSpace {
+                needed: fresh as u64,
+                available: u64::from(self.l1.free_pages()),
+                evictable: self.index.evictable_l1() as u64,
+            }));
+        }
+        let mut pages = std::mem::take(&mut self.scratch_l1);
+        pages.clear();
+        let taken = self.l1.alloc(fresh, &mut pages).is_ok();
+        for &page in pages.iter().filter(|_| taken) {
+            self.l1_states.step(page, PageState::Reserved)?;
+        }
+        self.leases.get(lease.id)?.table.extend_from_slice(&pages);
+        lease.pages.extend_from_slice(&pages);
+        lease.tokens = lease.tokens.max(tokens);
+        self.scratch_l1 = pages;
+        Ok(None)
+    }
+
+    /// Names further whole pages of a lease's request, as its tokens become known.
+    ///
+    /// # Errors
+    /// An unknown lease.
+    pub fn append_keys(&mut self, lease: &Lease, keys: &[PageKey]) -> Result<(), Error> {
+        self.leases.get(lease.id)?.keys.extend_from_slice(keys);
+        Ok(())
+    }
+
+    /// Whether the loads of `lease` have arrived. Acknowledgements enter by
+    /// [`Planner::acknowledge`].
+    ///
+    /// # Errors
+    /// An unknown lease.
+    pub fn confirm(&mut self, lease: &Lease) -> Result<Confirm, Error> {
+        let w = self.stripe.widened_page();
+        let state = self.leases.get(lease.id)?;
+        let mut valid = None;
+        for op in &state.loads {
+            let Some(operation) = self.operations.get(op) else { continue };
+            if operation.good_pages.is_none() {
+                return Ok(Confirm::Pending { op: *op });
+            }
+            for page in &operation.failed {
+                let at = state.table.iter().position(|have| have == page);
+                valid = valid.into_iter().chain(at).min();
+            }
+        }
+        Ok(valid.map_or(Confirm::Done, |at| Confirm::LoadFailed { valid_tokens: at as u64 * w }))
+    }
+}

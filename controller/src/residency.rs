@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The state of every page on either tier, and the table of legal moves.
+//!
+//! | tier | from | to | when |
+//! |---|---|---|---|
+//! | L1 | free | reserved | a lease gets it for rows to be computed |
+//! | L1 | free | loading | it becomes the target of a load-back |
+//! | L1 | reserved | resident | insert gives it to the prefix index |
+//! | L1 | reserved | free | the lease is released: rows never inserted, or a duplicate |
+//! | L1 | loading | resident | the load is acknowledged |
+//! | L1 | loading | failed | the load did not bring this page |
+//! | L1 | failed | free | the last lease on the failed load is released |
+//! | L1 | resident | free | eviction |
+//! | L2 | free | storing | a store writes it |
+//! | L2 | storing | resident | the store is acknowledged |
+//! | L2 | storing | free | the store did not bring this page |
+//! | L2 | resident | free | eviction |
+//!
+//! A page that is read by a copy is pinned in the prefix index as well, which keeps it from moving
+//! to free before the acknowledgement.
+
+use striata_core::{PageId, Tier};
+
+use crate::error::Error;
+
+/// Where a page of a tier stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PageState {
+    /// In the allocator.
+    #[default]
+    Free,
+    /// Owned by a lease; its rows are being computed.
+    Reserved,
+    /// Target of a load-back that is not acknowledged.
+    Loading,
+    /// Target of a store that is not acknowledged.
+    Storing,
+    /// Readable, owned by the prefix index.
+    Resident,
+    /// Target of a load-back that failed; kept from reuse until its leases are gone.
+    Failed,
+}
+
+impl PageState {
+    /// Every state.
+    pub const ALL: [Self; 6] =
+        [Self::Free, Self::Reserved, Self::Loading, Self::Storing, Self::Resident, Self::Failed];
+
+    /// Whether the table has this move on the tier `T`.
+    #[must_use]
+    pub fn may_become<T: Tier>(self, next: Self) -> bool {
+        use PageState::{Failed, Free, Loading, Reserved, Resident, Storing};
+        match (T::NAME, self, next) {
+            ("L1", Free, Reserved | Loading)
+            | ("L1", Reserved, Resident | Free)
+            | ("L1", Loading, Resident | Failed)
+            | ("L1", Failed, Free)
+            | ("L2", Free, Storing)
+            | ("L2", Storing, Resident | Free)
+            | (_, Resident, Free) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The states of all pages of a tier.
+#[derive(Debug)]
+pub(crate) struct Residency<T> {
+    states: Vec<PageState>,
+    counts: [u32; 6],
+    tier: std::marker::PhantomData<T>,
+}
+
+impl<T: Tier> Residency<T> {
+    /// A tier of `pages` free pages.
+    pub(crate) fn new(pages: u32) -> Self {
+        let mut counts = [0; 6];
+        counts[PageState::Free as usize] = pages;
+        Self { states: vec![PageState::Free; pages as usize], counts, tier: std::marker::PhantomData }
+    }
+
+    /// Where `page` stands.
+    pub(crate) fn state(&self, page: PageId<T>) -> PageState {
+        self.states.get(page.index()).copied().unwrap_or_default()
+    }
+
+    /// How many pages stand in `state`.
+    pub(crate) fn count(&self, state: PageState) -> u32 {
+        self.counts[state as usize]
+    }
+
+    /// Moves a page on, if the table has the move.
+    pub(crate) fn step(&mut self, page: PageId<T>, next: PageState) -> Result<(), Error> {
+        let illegal = |from| Error::IllegalMove { tier: T::NAME, page: page.get(), from, to: next };
+        let state =
+            self.states.get_mut(page.index()).ok_or_else(|| illegal(PageState::default()))?;
+        if !state.may_become::<T>(next) {
+            return Err(illegal(*state));
+        }
+        self.counts[*state as usize] -= 1;
+        self.counts[next as usize] += 1;
+        *state = next;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use striata_core::{L1, L2};
+
+    fn moves<T: Tier>() -> Vec<(PageState, PageState)> {
+        PageState::ALL
+            .iter()
+            .flat_map(|&a| PageState::ALL.map(move |b| (a, b)))
+            .filter(|(a, b)| a.may_become::<T>(*b))
+            .collect()
+    }
+
+    #[test]
+    fn the_legal_moves_are_those_of_the_table() {
+        use PageState::{Failed, Free, Loading, Reserved, Resident, Storing};
+        assert_eq!(
+            moves::<L1>(),
+            [
+                (Free, Reserved),
+                (Free, Loading),
+                (Reserved, Free),
+                (Reserved, Resident),
+                (Loading, Resident),
+                (Loading, Failed),
+                (Resident, Free),
+                (Failed, Free)
+            ]
+        );
+        assert_eq!(
+            moves::<L2>(),
+            [(Free, Storing), (Storing, Free), (Storing, Resident), (Resident, Free)]
+        );
+    }
+
+    #[test]
+    fn an_illegal_move_changes_nothing_and_names_the_page() {
+        let mut tier = Residency::<L2>::new(3);
+        let page = PageId::new(2);
+        let error = tier.step(page, PageState::Resident).unwrap_err();
+        assert!(error.to_string().contains("L2 page 2"), "{error}");
+        assert_eq!(tier.state(page), PageState::Free);
+        assert_eq!(tier.count(PageState::Free), 3);
+        assert!(tier.step(PageId::new(3), PageState::Storing).is_err());
+    }
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The Executors of one replica in one process: every rank runs the same orders on its own shard,
+//! independently and without any collective. They know nothing of policy.
+
+mod copy;
+mod fences;
+mod gates;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use striata_core::{FenceId, OpId, PoolGeometry, Rank, Stripe};
+use striata_gpu::planes::L1Planes;
+use striata_gpu::transfer::{
+    Completion, LoadGate, LoadJob, StoreJob, TransferConfig, TransferEngine, TransferStats,
+};
+use striata_gpu::{Device, DeviceTime};
+use striata_host::HostPool;
+
+use crate::error::Error;
+use crate::order::{Ack, Order, OrderKind};
+use fences::Fences;
+
+pub use copy::Copied;
+pub use gates::LayerGates;
+
+/// One rank: its device, its pools and the engine that copies between them.
+#[derive(Debug)]
+pub struct Shard<D: Device> {
+    dcp_rank: Rank,
+    device: D,
+    planes: Arc<L1Planes<D>>,
+    host: Option<Arc<HostPool>>,
+    engine: TransferEngine<D>,
+}
+
+impl<D: Device> Shard<D> {
+    /// The rank inside its DCP group.
+    #[must_use]
+    pub const fn dcp_rank(&self) -> Rank {
+        self.dcp_rank
+    }
+    /// The device.
+    #[must_use]
+    pub const fn device(&self) -> &D {
+        &self.device
+    }
+    /// The L1 shard.
+    #[must_use]
+    pub const fn planes(&self) -> &Arc<L1Planes<D>> {
+        &self.planes
+    }
+    /// The L2 shard, if the tier is on.
+    #[must_use]
+    pub const fn host(&self) -> Option<&Arc<HostPool>> {
+        self.host.as_ref()
+    }
+    /// What was copied so far.
+    #[must_use]
+    pub fn transfer_stats(&self) -> TransferStats {
+        self.engine.stats()
+    }
+}
+
+/// How an operation went, over all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpReport {
+    /// The operation.
+    pub op: OpId,
+    /// Which way.
+    pub kind: OrderKind,
+    /// Pages asked for.
+    pub pages: usize,
+    /// Leading pages that arrived on every rank.
+    pub good_pages: u32,
+    /// Bytes that each rank copied.
+    pub bytes_per_rank: u64,
+    /// When the first rank was given the order.
+    pub issued: DeviceTime,
+    /// When the slowest rank had its first group of layers; loads only.
+    pub first_layer: Option<DeviceTime>,
+    /// When the slowest rank had everything.
+    pub finished: DeviceTime,
+}
+
+#[derive(Debug)]
+struct Pending {
+    ranks_left: usize,
+    report: OpReport,
+}
+
+/// All ranks of a replica that live in this process.
+#[derive(Debug)]
+pub struct ShardGroup<D: Device> {
+    pool: PoolGeometry,
+    l2_pages: u32,
+    shards: Vec<Shard<D>>,
+    fences: Fences<D>,
+    /// Orders whose fence is not recorded yet.
+    held: VecDeque<Order>,
+    gates: BTreeMap<OpId, Vec<Arc<LoadGate<D>>>>,
+    pending: BTreeMap<OpId, Pending>,
+    completions: Vec<Completion>,
+    /// The first cause of any failed copy.
+    fault: Option<String>,
+}
+
+impl<D: Device> ShardGroup<D> {
+    /// Ranks over given pools. Rank i of the replica has DCP rank i mod c, as the topology says.
+    ///
+    /// # Errors
+    /// Lists of different length, pools of another geometry, a thread or stream that cannot be
+    /// had.
+    pub fn new(
+        pool: PoolGeometry,
+        devices: Vec<D>,
+        planes: Vec<Arc<L1Planes<D>>>,
+        hosts: Vec<Option<Arc<HostPool>>>,
+        config: &TransferConfig,
+    ) -> Result<Self, Error> {
+        let ranks = devices.len();
+        let count = |what, given| {
+            (given == ranks).then_some(()).ok_or(Error::RankCount { what, given, ranks })
+        };
+        count("L1 pools", planes.len())?;
+        count("L2 pools", hosts.len())?;
+        let l2_pages = hosts.iter().flatten().map(|host| host.pages()).min().unwrap_or(0);
+        let dcp_ranks = pool.stripe().ranks().collect::<Vec<_>>().into_iter().cycle();
+        let mut shards = Vec::with_capacity(ranks);
+        for ((device, planes), (host, dcp_rank)) in
+            devices.into_iter().zip(planes).zip(hosts.into_iter().zip(dcp_ranks))
+        {
+            let rank = shards.len();
+            let engine = TransferEngine::new(
+                device.clone(),
+                Arc::clone(&planes),
+                host.clone(),
+                TransferConfig { rank: dcp_rank, ..*config },
+            )
+            .map_err(|source| Error::Transfer { rank, source })?;
+            shards.push(Shard { dcp_rank, device, planes, host, engine });
+        }
+        Ok(Self {
+            pool,
+            l2_pages,
+            shards,
+            fences: Fences::default(),
+            held: VecDeque::new(),
+            gates: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            completions: Vec::new(),
+            fault: None,
+        })
+    }
+
+    /// The ranks, in order.
+    #[must_use]
+    pub fn shards(&self) -> &[Shard<D>] {
+        &self.shards
+    }
+
+    /// The stripe of the widened space.
+    #[must_use]
+    pub const fn stripe(&self) -> Stripe {
+        self.pool.stripe()
+    }
+
+    /// One rank.
+    ///
+    /// # Errors
+    /// No such rank.
+    pub fn shard(&self, rank: usize) -> Result<&Shard<D>, Error> {
+        self.shards.get(rank).ok_or(Error::NoSuchRank { rank, ranks: self.shards.len() })
+    }
+
+    /// Hands an order to every rank. One whose fence is not recorded yet is kept until it is.
+    ///
+    /// # Errors
+    /// A rank that refuses it.
+    pub fn submit(&mut self, order: Order) -> Result<(), Error> {
+        if order.after.is_some_and(|fence| !self.fences.is_recorded(fence)) {
+            self.held.push_back(order);
+            return Ok(());
+        }
+        let mut gates = Vec::new();
+        let pages: Arc<[_]> = order.pages.into();
+        let issued = self.shards.iter().map(|s| s.device.now()).min().unwrap_or_default();
+        for (rank, shard) in self.shards.iter().enumerate() {
+            let after = order.after.and_then(|fence| self.fences.event(fence, rank));
+            let (op, pages) = (order.op, Arc::clone(&pages));
+            match order.kind {
+                OrderKind::Store => shard.engine.store(StoreJob { op, pages, after }),
+                OrderKind::Load => {
+                    shard.engine.load(LoadJob { op, pages, after }).map(|gate| gates.push(gate))
+                }
+            }
+            .map_err(|source| Error::Transfer { rank, source })?;
+        }
+        if order.kind == OrderKind::Load {
+            self.gates.insert(order.op, gates);
+        }
+        let report = OpReport {
+            op: order.op,
+            kind: order.kind,
+            pages: pages.len(),
+            good_pages: u32::try_from(pages.len()).unwrap_or(u32::MAX),
+            bytes_per_rank: 0,
+            issued,
+            first_layer: None,
+            finished: issued,
+        };
+        self.pending.insert(order.op, Pending { ranks_left: self.shards.len(), report });
+        Ok(())
+    }
+
+    /// Records `fence` behind what each rank's stream holds now, and submits orders that waited
+    /// for it.
+    ///
+    /// # Errors
+    /// Not one stream a rank; a device that fails.
+    pub fn record_fence(&mut self, fence: FenceId, streams: &[D::Stream]) -> Result<(), Error> {
+        let (given, ranks) = (streams.len(), self.shards.len());
+        if given != ranks {
+            return Err(Error::RankCount { what: "streams", given, ranks });
+        }
+        let mut events = Vec::with_capacity(ranks);
+        for (shard, stream) in self.shards.iter().zip(streams) {
+            let event = shard.device.event()?;
+            shard.device.record(&event, stream)?;
+            events.push(event);
+        }
+        self.fences.record(fence, events);
+        for order in std::mem::take(&mut self.held) {
+            self.submit(order)?;
+        }
+        Ok(())
+    }
+
+    /// Collects what has ended on all ranks. Never blocks.
+    ///
+    /// # Errors
+    /// A rank whose engine is broken.
+    pub fn poll(
+        &mut self,
+        acks: &mut Vec<Ack>,
+        reports: &mut Vec<OpReport>,
+    ) -> Result<(), Error> {
+        for (rank, shard) in self.shards.iter().enumerate() {
+            self.completions.clear();
+            shard.engine.poll(&mut self.completions);
+            for done in &self.completions {
+                let Some(pending) = self.pending.get_mut(&done.op) else { continue };
+                pending.ranks_left -= 1;
+                merge(&mut pending.report, done);
+                if let Some(error) = &done.error {
+                    let cause = || format!("operation {} on rank {rank}: {error}", done.op);
+                    self.fault.get_or_insert_with(cause);
+                }
+            }
+        }
+        self.pending.retain(|op, pending| {
+            if pending.ranks_left > 0 {
+                return true;
+            }
+            acks.push(Ack { op: *op, good_pages: pending.report.good_pages });
+            reports.push(pending.report);
+            self.gates.remove(op);
+            false
+        });
+        self.fences.forget_complete(&self.shards)?;
+        Ok(())
+    }
+
+    /// Blocks until every submitted order has ended on its rank.
+    ///
+    /// # Errors
+    /// A rank whose engine is broken.
+    pub fn drain(&self) -> Result<(), Error> {
+        for (rank, shard) in self.shards.iter().enumerate() {
+            shard.engine.drain().map_err(|source| Error::Transfer { rank, source })?;
+        }
+        Ok(())
+    }
+
+    /// Blocks until the load `op` has ended on every rank; one that is not in flight is no wait.
+    ///
+    /// # Errors
+    /// The load waits for a fence that nobody recorded; it failed.
+    pub fn wait_for(&self, op: OpId) -> Result<(), Error> {
+        if self.held.iter().any(|order| order.op == op) {
+            return Err(Error::NotStarted { op });
+        }
+        for (rank, gate) in self.gates.get(&op).into_iter().flatten().enumerate() {
+            gate.synchronize().map_err(|source| Error::Gate { rank, source })?;
+        }
+        Ok(())
+    }
+
+    /// The first cause of any copy that failed.
+    #[must_use]
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+}
+
+/// Adds a rank's completion to the operation's report: the slowest rank counts, and the least
+/// good pages.
+fn merge(report: &mut OpReport, done: &Completion) {
+    let good = u32::try_from(done.good_pages).unwrap_or(u32::MAX);
+    report.good_pages = report.good_pages.min(good);
+    report.bytes_per_rank = report.bytes_per_rank.max(done.bytes);
+    report.first_layer = report.first_layer.max(done.first_layer);
+    report.finished = report.finished.max(done.finished);
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The transfer engine of one rank.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use striata_core::sync::Mutex;
+use striata_core::{L1, L2, OpId, PagePair, Tier};
+use striata_host::HostPool;
+
+use super::error::TransferError;
+use super::gate::{GateError, GateKeeper, JobFailure, LoadGate};
+use super::groups::LayerGroups;
+use super::job::{Completion, Job, JobPlan, JobSize, LoadJob, StoreJob, TransferConfig};
+use super::pieces::{PieceShape, page_runs};
+use super::queue::Queue;
+use super::stats::TransferStats;
+use super::submit;
+use crate::device::{CopyForm, Device, DeviceTime, Direction};
+use crate::error::GpuError;
+use crate::planes::L1Planes;
+
+/// What the submission thread and the engine share.
+#[derive(Debug)]
+pub(super) struct Core<D: Device> {
+    pub(super) device: D,
+    pub(super) planes: Arc<L1Planes<D>>,
+    pub(super) config: TransferConfig,
+    pub(super) queue: Queue<D>,
+    load_stream: D::Stream,
+    store_stream: D::Stream,
+}
+
+/// The host pool, and how its bytes stand beside those of the planes.
+#[derive(Debug)]
+pub(super) struct HostSide {
+    pub(super) pool: Arc<HostPool>,
+    pub(super) shape: PieceShape,
+}
+
+impl<D: Device> Core<D> {
+    pub(super) const fn stream(&self, direction: Direction) -> &D::Stream {
+        match direction {
+            Direction::HostToDevice => &self.load_stream,
+            Direction::DeviceToHost => &self.store_stream,
+        }
+    }
+
+    /// Poisons the engine with a failure and says so.
+    fn fail(&self, cause: GpuError) -> TransferError {
+        self.queue.poison(cause.clone());
+        let cause = self.queue.cause().unwrap_or(cause);
+        TransferError::Poisoned { cause }
+    }
+}
+
+/// Moves pages of one rank between its L1 planes and its host pool.
+///
+/// Calls return at once; one thread submits, on a load stream and a store stream. Within a
+/// direction jobs are submitted in the order of the calls, but that a load whose `after` has not
+/// completed is passed by later loads; waiting loads go before waiting stores. The first failed
+/// device call poisons the engine: jobs that were not submitted fail, later calls name the cause.
+///
+/// Dropping the engine fails what was not submitted (its gates report that), and blocks until what
+/// was submitted has ended. Call [`TransferEngine::drain`] first to lose nothing.
+#[derive(Debug)]
+pub struct TransferEngine<D: Device> {
+    core: Arc<Core<D>>,
+    host: Option<Arc<HostSide>>,
+    /// Held by `poll`, so that two pollers cannot swap completions. Taken before the queue's lock.
+    poller: Mutex<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<D: Device> TransferEngine<D> {
+    /// Starts the engine of one rank; without `host` every job is refused.
+    ///
+    /// # Errors
+    /// Tiers that hold different rows; no stream; no thread.
+    pub fn new(
+        device: D,
+        planes: Arc<L1Planes<D>>,
+        host: Option<Arc<HostPool>>,
+        config: TransferConfig,
+    ) -> Result<Self, TransferError> {
+        let host = host.map(|pool| host_side(&planes, pool)).transpose()?;
+        let rank = config.rank;
+        let core = Arc::new(Core {
+            load_stream: device.stream(&format!("load {rank}"))?,
+            store_stream: device.stream(&format!("store {rank}"))?,
+            queue: Queue::new(),
+            device,
+            planes,
+            config,
+        });
+        let shared = core.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("copy {rank}"))
+            .spawn(move || submit::run(&shared))
+            .map_err(|error| GpuError::Thread {
+                what: format!("copies of rank {rank}"),
+                reason: error.to_string(),
+            })?;
+        Ok(Self {
+            core,
+            host: host.map(Arc::new),
+            poller: Mutex::new(()),
+            thread: Some(thread),
+        })
+    }
+
+    /// Queues a load and returns its gate. Never waits for the device.
+    ///
+    /// **Cost:** O(n log n) in the pages; one event a layer group.
+    ///
+    /// # Errors
+    /// No host pool; a page outside its pool or named twice as a target; an `after` that was never
+    /// recorded; a poisoned engine.
+    pub fn load(&self, job: LoadJob<D>) -> Result<Arc<LoadGate<D>>, TransferError> {
+        let LoadJob { op, pages, after } = job;
+        self.enqueue(Direction::HostToDevice, op, &pages, after, true)
+    }
+
+    /// Queues a store. Never waits for the device.
+    ///
+    /// # Errors
+    /// As [`TransferEngine::load`].
+    pub fn store(&self, job: StoreJob<D>) -> Result<(), TransferError> {
+        let StoreJob { op, pages, after } = job;
+        self.enqueue(Direction::DeviceToHost, op, &pages, after, true)?;
+        Ok(())
+    }
+
+    /// Copies pages and returns when they are there. The order against compute is the caller's;
+    /// `poll` says nothing of it.
+    ///
+    /// # Errors
+    /// As [`TransferEngine::load`], and a copy that fails.
+    pub fn copy_pages(
+        &self,
+        direction: Direction,
+        op: OpId,
+        pages: &[PagePair],
+    ) -> Result<Completion, TransferError> {
+        let gate = self.enqueue(direction, op, pages, None, false)?;
+        let size = self.size(pages.len());
+        let times = gate.synchronize();
+        if !pages.is_empty() {
+            self.core.queue.count(direction, size, times.is_ok());
+        }
+        match times {
+            Ok(times) => {
+                let first = (direction == Direction::HostToDevice && !pages.is_empty())
+                    .then_some(times.first);
+                Ok(size.completion(&gate, direction, first, times.last, None))
+            }
+            Err(GateError::Device(cause)) => Err(self.core.fail(cause)),
+            Err(GateError::Failed {
+                cause: JobFailure::Device(cause),
+                ..
+            }) => Err(self.core.fail(cause)),
+            Err(other) => Err(self.core.fail(GpuError::Lost {
+                cause: other.to_string(),
+            })),
+        }
+    }
+
+    /// Appends the completions of jobs that ended since the last call. Never blocks.
+    ///
+    /// Within a direction they come in the order in which the jobs were submitted; jobs without
+    /// pages come at once.
+    pub fn poll(&self, out: &mut Vec<Completion>) {
+        let _one_at_a_time = self.poller.lock();
+        self.core.queue.take_at_once(out);
+        for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
+            while let Some(completion) = self.poll_one(direction) {
+                out.push(completion);
+            }
+        }
+    }
+
+    /// Blocks until every job that was queued has ended, also those whose fence is still open.
+    ///
+    /// # Errors
+    /// A poisoned engine.
+    pub fn drain(&self) -> Result<(), TransferError> {
+        for event in self.core.queue.wait_idle().into_iter().flatten() {
+            if let Err(cause) = self.core.device.synchronize(&event) {
+                self.core.queue.poison(cause);
+            }
+        }
+        self.core.queue.check()
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn stats(&self) -> TransferStats {
+        self.core.queue.stats()
+    }
+
+    /// The first failed device call.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<GpuError> {
+        self.core.queue.cause()
+    }
+
+    fn enqueue(
+        &self,
+        direction: Direction,
+        op: OpId,
+        pages: &[PagePair],
+        after: Option<D::Event>,
+        report: bool,
+    ) -> Result<Arc<LoadGate<D>>, TransferError> {
+        let core = &*self.core;
+        core.queue.check()?;
+        let host = self.host.as_ref().ok_or(TransferError::NoHostPool { op })?;
+        self.check_pages(pages, host)?;
+        let runs = page_runs(pages, direction)?;
+        self.check_fence(op, after.as_ref())?;
+        let (issued, size) = (core.device.now(), self.size(pages.len()));
+        if pages.is_empty() {
+            let layers = core.planes.geometry().page().layers();
+            let gate = Arc::new(LoadGate::open(&core.device, op, issued, layers));
+            let completion = size.completion(&gate, direction, None, issued, None);
+            core.queue.push_empty(completion, report)?;
+            return Ok(gate);
+        }
+        let (form, groups) = self.form(direction, pages.len());
+        let gate = LoadGate::new(&core.device, op, issued, groups);
+        let gate = Arc::new(gate.map_err(|cause| core.fail(cause))?);
+        let plan = JobPlan {
+            direction,
+            form,
+            runs,
+            size,
+            host: host.clone(),
+        };
+        core.queue.push(Job {
+            plan,
+            keeper: GateKeeper::new(gate.clone()),
+            after,
+            report,
+        })?;
+        Ok(gate)
+    }
+
+    fn size(&self, pages: usize) -> JobSize {
+        let bytes = self.core.planes.geometry().page().page_bytes();
+        JobSize {
+            pages,
+            bytes: bytes.saturating_mul(pages as u64),
+        }
+    }
+
+    /// Nobody waits for a layer of a store, so it takes the fewest calls. A load opens its first
+    /// layer early; growing groups of plain runs are fastest for it, but for a page or two.
+    fn form(&self, direction: Direction, pages: usize) -> (CopyForm, LayerGroups) {
+        let page = self.core.planes.geometry().page();
+        let config = self.core.config;
+        let uniform = self.core.planes.uniform_stride().is_some();
+        match direction {
+            Direction::DeviceToHost if uniform => {
+                (CopyForm::Rectangles, LayerGroups::whole(page.layers()))
+            }
+            Direction::DeviceToHost => (CopyForm::Runs, LayerGroups::whole(page.layers())),
+            Direction::HostToDevice if uniform && pages <= config.rectangle_pages => (
+                CopyForm::Rectangles,
+                LayerGroups::first_and_rest(page.layers()),
+            ),
+            Direction::HostToDevice => {
+                let layer_bytes = page.chunk_bytes().saturating_mul(pages as u64);
+                (
+                    CopyForm::Runs,
+                    LayerGroups::progressive(page.layers(), layer_bytes, config.group_bytes),
+                )
+            }
+        }
+    }
+
+    fn check_pages(&self, pages: &[PagePair], host: &HostSide) -> Result<(), TransferError> {
+        let l1 = self.core.planes.geometry();
+        let l2_pages = host.pool.pages();
+        for pair in pages {
+            if !l1.is_usable_page(pair.l1) {
+                return Err(TransferError::PageOutOfRange {
+                    tier: L1::NAME,
+                    page: pair.l1.get(),
+                    first: 1,
+                    end: l1.pages(),
+                });
+            }
+            if pair.l2.get() >= l2_pages {
+                return Err(TransferError::PageOutOfRange {
+                    tier: L2::NAME,
+                    page: pair.l2.get(),
+                    first: 0,
+                    end: l2_pages,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_fence(&self, op: OpId, after: Option<&D::Event>) -> Result<(), TransferError> {
+        match after.map(|fence| self.core.device.is_complete(fence)) {
+            Some(Err(GpuError::EventNotRecorded { .. })) => {
+                Err(TransferError::FenceNotRecorded { op })
+            }
+            Some(Err(cause)) => Err(self.core.fail(cause)),
+            Some(Ok(_)) | None => Ok(()),
+        }
+    }
+
+    /// The oldest submitted job of a direction, if it has ended.
+    fn poll_one(&self, direction: Direction) -> Option<Completion> {
+        let queue = &self.core.queue;
+        let (ended, first) = queue.front(direction, |job| {
+            let is_load = direction == Direction::HostToDevice && job.error.is_none();
+            let first = job.gate.event(0).filter(|_| is_load).cloned();
+            (job.ended.clone(), first)
+        })?;
+        let (first, finished, lost) = match self.times(ended.as_ref(), first.as_ref()) {
+            Ok((first, finished)) => (first, finished?, None),
+            Err(cause) => (None, self.core.device.now(), Some(cause)),
+        };
+        if let Some(cause) = &lost {
+            queue.poison(cause.clone());
+        }
+        let job = queue.pop(direction)?;
+        let error = job.error.clone().or(lost);
+        queue.count(direction, job.size, error.is_none());
+        Some(
+            job.size
+                .completion(&job.gate, direction, first, finished, error),
+        )
+    }
+
+    /// When the first group and the whole of a job ended; no end as long as it runs.
+    fn times(
+        &self,
+        ended: Option<&D::Event>,
+        first: Option<&D::Event>,
+    ) -> Result<(Option<DeviceTime>, Option<DeviceTime>), GpuError> {
+        let device = &self.core.device;
+        let Some(ended) = ended else {
+            return Ok((None, Some(device.now())));
+        };
+        if !device.is_complete(ended)? {
+            return Ok((None, None));
+        }
+        let first = first.map(|event| device.synchronize(event)).transpose()?;
+        Ok((first, Some(device.synchronize(ended)?)))
+    }
+}
+
+impl<D: Device> Drop for TransferEngine<D> {
+    fn drop(&mut self) {
+        self.core.queue.close();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the submission thread of the transfer engine panicked");
+        }
+        // Copies that run still use the planes and the pool, which may go next.
+        for event in self.core.queue.wait_idle().into_iter().flatten() {
+            if let Err(error) = self.core.device.synchronize(&event) {
+                tracing::error!(%error, "copies were not seen to end");
+            }
+        }
+    }
+}
+
+fn host_side<D: Device>(
+    planes: &L1Planes<D>,
+    pool: Arc<HostPool>,
+) -> Result<HostSide, TransferError> {
+    let page = planes.geometry().page();
+    page.check_same(pool.geometry())?;
+    let shape = PieceShape {
+        planes: planes.spans().into(),
+        uniform: planes.uniform_stride(),
+        page,
+        host: pool.strides(),
+        registration: pool.report().chunk_bytes,
+    };
+    Ok(HostSide { pool, shape })
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why a transfer is refused.
+
+use striata_core::OpId;
+use striata_core::geometry::GeometryError;
+
+use crate::device::Direction;
+use crate::error::GpuError;
+
+/// Why the transfer engine refuses a job, or to start. Nothing of a refused job was copied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The tiers hold different rows.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// There is no host pool to copy to or from.
+    #[error("operation {op} needs a host pool and the engine has none")]
+    NoHostPool {
+        /// The operation.
+        op: OpId,
+    },
+    /// A page that its pool cannot hand out.
+    #[error("page {page} of {tier} is not one of the pages {first}..{end} of the pool")]
+    PageOutOfRange {
+        /// The pool's tier.
+        tier: &'static str,
+        /// The page.
+        page: u32,
+        /// First page that can be copied.
+        first: u32,
+        /// Page after the last.
+        end: u32,
+    },
+    /// Two sources for one page.
+    #[error("page {page} is named twice as the target of one {} copy", target(*direction))]
+    DuplicateTarget {
+        /// Which way the copy goes.
+        direction: Direction,
+        /// The page.
+        page: u32,
+    },
+    /// A job was to wait for an event that nobody recorded.
+    #[error("operation {op} waits for an event that was never recorded")]
+    FenceNotRecorded {
+        /// The operation.
+        op: OpId,
+    },
+    /// A device call failed earlier; the engine takes no more jobs.
+    #[error("the transfer engine is poisoned: {cause}")]
+    Poisoned {
+        /// The first failure.
+        cause: GpuError,
+    },
+    /// The engine could not start.
+    #[error(transparent)]
+    Device(#[from] GpuError),
+}
+
+const fn target(direction: Direction) -> &'static str {
+    match direction {
+        Direction::HostToDevice => "host-to-device",
+        Direction::DeviceToHost => "device-to-host",
+    }
+}

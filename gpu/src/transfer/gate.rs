@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gate of one load on one rank: what a consumer asks before it reads a layer.
+//!
+//! A gate has an event for each layer group, made with the gate and recorded by the submission
+//! thread behind the group's copies. A consumer first waits on the host until the group was
+//! submitted, which never depends on how long the copy takes, and then lets its stream wait for
+//! the event. A wait for work that is not submitted yet is never enqueued: streams share hardware
+//! queues, and such a wait can block the very copy that would end it.
+
+use std::sync::Arc;
+
+use striata_core::{LayerId, OpId};
+
+use super::gate_state::GateState;
+use super::groups::LayerGroups;
+use crate::device::{Device, DeviceTime};
+use crate::error::GpuError;
+
+/// Why a job was not submitted to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobFailure {
+    /// A device call failed, for this job or for one before it.
+    #[error(transparent)]
+    Device(#[from] GpuError),
+    /// The transfer engine was dropped first.
+    #[error("the transfer engine was dropped before it was submitted")]
+    Stopped,
+}
+
+/// Why a gate cannot be passed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GateError {
+    /// A layer that the pool does not have.
+    #[error("layer {layer} is not one of the {layers} layers of operation {op}")]
+    NoSuchLayer {
+        /// The operation.
+        op: OpId,
+        /// The layer asked for.
+        layer: LayerId,
+        /// Layers of the pool.
+        layers: u32,
+    },
+    /// The job failed.
+    #[error("operation {op} failed: {cause}")]
+    Failed {
+        /// The operation.
+        op: OpId,
+        /// Why.
+        cause: JobFailure,
+    },
+    /// The device failed while it was asked.
+    #[error(transparent)]
+    Device(#[from] GpuError),
+}
+
+/// When the groups of a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupTimes {
+    /// When the job was handed to the engine.
+    pub issued: DeviceTime,
+    /// End of the first group.
+    pub first: DeviceTime,
+    /// End of the last group.
+    pub last: DeviceTime,
+}
+
+/// The gate of one load on one rank. A store has one too, with a single group.
+#[derive(Debug)]
+pub struct LoadGate<D: Device> {
+    device: D,
+    op: OpId,
+    issued: DeviceTime,
+    groups: LayerGroups,
+    /// One a group; none for a job without pages.
+    events: Box<[D::Event]>,
+    state: GateState<JobFailure>,
+}
+
+impl<D: Device> LoadGate<D> {
+    /// A gate with an event for each of `groups`.
+    pub(super) fn new(
+        device: &D,
+        op: OpId,
+        issued: DeviceTime,
+        groups: LayerGroups,
+    ) -> Result<Self, GpuError> {
+        let events = (0..groups.len()).map(|_| device.event());
+        let events = events.collect::<Result<_, _>>()?;
+        Ok(Self::with_events(device, op, issued, groups, events))
+    }
+
+    /// The gate of a job without pages: open.
+    pub(super) fn open(device: &D, op: OpId, issued: DeviceTime, layers: u32) -> Self {
+        let groups = LayerGroups::whole(layers);
+        let gate = Self::with_events(device, op, issued, groups, Box::default());
+        gate.state.advance(gate.group_count());
+        gate
+    }
+
+    fn with_events(
+        device: &D,
+        op: OpId,
+        issued: DeviceTime,
+        groups: LayerGroups,
+        events: Box<[D::Event]>,
+    ) -> Self {
+        Self {
+            device: device.clone(),
+            op,
+            issued,
+            groups,
+            events,
+            state: GateState::new(),
+        }
+    }
+
+    /// The operation.
+    #[must_use]
+    pub const fn op(&self) -> OpId {
+        self.op
+    }
+    /// When the job was handed to the engine.
+    #[must_use]
+    pub const fn issued(&self) -> DeviceTime {
+        self.issued
+    }
+    /// Which layers were grouped.
+    #[must_use]
+    pub const fn groups(&self) -> &LayerGroups {
+        &self.groups
+    }
+
+    /// Lets what is submitted to `stream` from now on begin only when `layer` is loaded. Blocks
+    /// the caller until the layer's group was submitted, never until it has ended.
+    ///
+    /// # Errors
+    /// A layer that the pool does not have; a failed job; a lost device.
+    pub fn wait_layer(&self, layer: LayerId, stream: &D::Stream) -> Result<(), GateError> {
+        let Some(group) = self.groups.group_of(layer) else {
+            return Err(GateError::NoSuchLayer {
+                op: self.op,
+                layer,
+                layers: self.groups.layers(),
+            });
+        };
+        self.await_submitted(u32::try_from(group + 1).unwrap_or(u32::MAX))?;
+        if let Some(event) = self.events.get(group) {
+            self.device.wait(stream, event)?;
+        }
+        Ok(())
+    }
+
+    /// As [`LoadGate::wait_layer`] of the last layer: groups end in order.
+    ///
+    /// # Errors
+    /// A failed job; a lost device.
+    pub fn wait_all(&self, stream: &D::Stream) -> Result<(), GateError> {
+        self.await_submitted(self.group_count())?;
+        if let Some(event) = self.events.last() {
+            self.device.wait(stream, event)?;
+        }
+        Ok(())
+    }
+
+    /// Whether every layer is loaded. Never blocks.
+    ///
+    /// # Errors
+    /// A failed job; a lost device.
+    pub fn is_complete(&self) -> Result<bool, GateError> {
+        if self.submitted_groups()? < self.groups.len() {
+            return Ok(false);
+        }
+        match self.events.last() {
+            Some(event) => Ok(self.device.is_complete(event)?),
+            None => Ok(true),
+        }
+    }
+
+    /// How many groups were submitted so far.
+    ///
+    /// # Errors
+    /// A failed job.
+    pub fn submitted_groups(&self) -> Result<usize, GateError> {
+        let submitted = self.state.submitted();
+        submitted.map_or_else(|cause| Err(self.failed(cause)), |n| Ok(n as usize))
+    }
+
+    /// When the groups ended; none as long as one has not. Never blocks.
+    ///
+    /// # Errors
+    /// A failed job; a lost device.
+    pub fn group_times(&self) -> Result<Option<GroupTimes>, GateError> {
+        self.is_complete()?.then(|| self.synchronize()).transpose()
+    }
+
+    /// Blocks the caller until every layer is loaded; returns when that was.
+    ///
+    /// # Errors
+    /// A failed job; a lost device.
+    pub fn synchronize(&self) -> Result<GroupTimes, GateError> {
+        self.await_submitted(self.group_count())?;
+        let ended = |event: Option<&D::Event>| match event {
+            Some(event) => self.device.synchronize(event),
+            None => Ok(self.issued),
+        };
+        Ok(GroupTimes {
+            issued: self.issued,
+            first: ended(self.events.first())?,
+            last: ended(self.events.last())?,
+        })
+    }
+
+    pub(super) fn event(&self, group: usize) -> Option<&D::Event> {
+        self.events.get(group)
+    }
+
+    pub(super) fn last_event(&self) -> Option<&D::Event> {
+        self.events.last()
+    }
+
+    fn group_count(&self) -> u32 {
+        u32::try_from(self.groups.len()).unwrap_or(u32::MAX)
+    }
+
+    fn await_submitted(&self, groups: u32) -> Result<(), GateError> {
+        self.state.wait(groups).map_err(|cause| self.failed(cause))
+    }
+
+    const fn failed(&self, cause: JobFailure) -> GateError {
+        GateError::Failed { op: self.op, cause }
+    }
+}
+
+/// The submission thread's side of a gate. Dropping it fails what was not submitted, so that no
+/// consumer waits for a job that nobody holds.
+#[derive(Debug)]
+pub(super) struct GateKeeper<D: Device>(Arc<LoadGate<D>>);
+
+impl<D: Device> GateKeeper<D> {
+    pub(super) const fn new(gate: Arc<LoadGate<D>>) -> Self {
+        Self(gate)
+    }
+
+    pub(super) const fn gate(&self) -> &Arc<LoadGate<D>> {
+        &self.0
+    }
+
+    /// Announces that `groups` groups were submitted.
+    pub(super) fn advance(&self, groups: usize) {
+        self.0
+            .state
+            .advance(u32::try_from(groups).unwrap_or(u32::MAX - 1));
+    }
+
+    pub(super) fn fail(&self, cause: JobFailure) {
+        self.0.state.fail(self.0.group_count(), cause);
+    }
+}
+
+impl<D: Device> Drop for GateKeeper<D> {
+    fn drop(&mut self) {
+        self.fail(JobFailure::Stopped);
+    }
+}
