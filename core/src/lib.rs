@@ -17,14 +17,27 @@
 //! Ownership formulas stand in [`stripe`] alone.
 #![forbid(unsafe_code)]
 
+pub mod budget;
+pub mod config;
+pub mod gather;
 pub mod geometry;
+pub mod models;
+pub mod object;
+pub mod plan;
+pub mod relayout;
 pub mod stripe;
 #[doc(hidden)]
 pub mod sync;
+pub mod table;
+pub mod topology;
 pub mod units;
 
+pub use config::{ConfigError, EngineConfig, EngineSettings};
 pub use geometry::{HostLayout, HostStrides, PageGeometry, PoolGeometry, PoolKind, RowFormat};
+pub use models::Model;
+pub use plan::{CopyDirection, CopyPlan, PlanError, RowRun};
 pub use stripe::{Stripe, StripeError};
+pub use topology::{HeadShards, Topology, TopologyError};
 pub use units::{
     FenceId, L1, L1Page, L2, L2Page, LayerId, OpId, PageId, PagePair, Rank, Row, Slot, Tier,
     TokenPos,

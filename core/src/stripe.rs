@@ -346,6 +346,66 @@ impl Stripe {
     pub const fn round_down_to_cycle(self, tokens: u64) -> u64 {
         tokens / self.cycle() * self.cycle()
     }
+
+    /// Tokens of a cycle, I * c: the smallest span of which every rank owns the same number.
+    #[must_use]
+    pub const fn cycle_tokens(self) -> u64 {
+        self.cycle()
+    }
+
+    /// Cycles that hold `tokens` tokens, the last one perhaps in part.
+    #[must_use]
+    pub const fn cycles_for(self, tokens: u64) -> u64 {
+        tokens.div_ceil(self.cycle())
+    }
+
+    /// Index of a position among the rows that its owner holds of its request. I = 1:
+    /// `floor(p / c)`.
+    #[must_use]
+    pub const fn local_index(self, position: TokenPos) -> u64 {
+        self.row_of(position.get())
+    }
+
+    /// Offset of a slot in its widened page.
+    #[must_use]
+    pub const fn offset_in_page(self, slot: Slot) -> u64 {
+        slot.get() % self.widened_page()
+    }
+
+    /// Whether `tokens` tokens from a page's start end at a page's end.
+    #[must_use]
+    pub const fn is_whole_pages(self, tokens: u64) -> bool {
+        tokens.is_multiple_of(self.widened_page())
+    }
+
+    /// Tokens after which the pages of both stripes begin together: lcm(W, W').
+    #[must_use]
+    pub const fn common_span(self, other: Self) -> u64 {
+        let (mut a, mut b) = (self.widened_page(), other.widened_page());
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        self.widened_page() / a * other.widened_page()
+    }
+}
+
+/// The share of one of `dcp` ranks in `total` things, if all shares are whole and equal.
+#[must_use]
+pub const fn whole_share(total: u32, dcp: u32) -> Option<u32> {
+    match total.checked_rem(dcp) {
+        Some(0) => total.checked_div(dcp),
+        _ => None,
+    }
+}
+
+/// The DCP rank of a rank of an attention-TP group: groups are `dcp` consecutive ranks. A size
+/// of 0 has none.
+#[must_use]
+pub const fn rank_in_group(attention_tp_rank: u32, dcp: u32) -> Option<Rank> {
+    match attention_tp_rank.checked_rem(dcp) {
+        Some(rank) => Some(Rank::new(rank)),
+        None => None,
+    }
 }
 
 #[cfg(test)]
