@@ -13,8 +13,9 @@
 //!
 //! for n computed tokens behind h tokens of prefix. Decoding is not modelled.
 
-use crate::config::{ComputeModel, ModelShape};
+use crate::config::ComputeModel;
 use crate::error::ConfigError;
+use crate::model::ModelShape;
 
 const NANOS_PER_MICRO: f64 = 1e3;
 const NANOS_PER_SECOND: f64 = 1e9;
@@ -90,7 +91,7 @@ impl Compute {
         reason = "neither factor is negative, and `as` saturates"
     )]
     pub fn arrival_nanos(&self, arrival: f64) -> Option<u64> {
-        (self.time_scale > 0.0).then(|| (arrival * self.time_scale * NANOS_PER_SECOND) as u64)
+        (self.time_scale > 0.0).then_some((arrival * self.time_scale * NANOS_PER_SECOND) as u64)
     }
 }
 

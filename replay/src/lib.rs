@@ -13,17 +13,20 @@ pub mod capacity;
 pub mod compute;
 pub mod config;
 pub mod error;
+pub mod model;
 mod names;
 pub mod report;
 pub mod sweep;
 pub mod trace;
 pub mod workload;
 
-pub use capacity::{Capacity, HostCapacity};
+pub use capacity::HostCapacity;
 pub use config::{
-    ComputeModel, DeviceChoice, Fault, KeySource, ModelShape, Outputs, Parallel, Policy,
-    ReplayConfig, Selection, TraceSource, VerifyPolicy, WritePolicy,
+    ComputeModel, DeviceChoice, Fault, KeySource, Outputs, Parallel, ReplayConfig, Selection,
+    TraceSource, VerifyPolicy,
 };
 pub use error::{ConfigError, ReplayError};
+pub use model::ModelShape;
 pub use report::{Outcome, ReplayObserver, ReplayReport, RequestRecord};
+pub use striata_core::config::{Capacity, PolicyName as Policy, WritePolicy};
 pub use sweep::{SweepConfig, SweepRow};

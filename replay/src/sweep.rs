@@ -3,8 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::capacity::{Capacity, HostCapacity};
-use crate::config::{Policy, ReplayConfig};
+use striata_core::config::{Capacity, PolicyName};
+
+use crate::capacity::HostCapacity;
+use crate::config::ReplayConfig;
 
 /// The grid: every combination is replayed.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +18,7 @@ pub struct SweepConfig {
     /// Sizes of L1 and L2.
     pub capacities: Vec<(Capacity, HostCapacity)>,
     /// Eviction policies.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<PolicyName>,
 }
 
 /// One point of the grid: a row of the CSV.
