@@ -157,7 +157,7 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// Records `event` behind what `stream` holds now. An event is recorded once.
     ///
     /// # Errors
-    /// A lost device.
+    /// An event that is recorded already; a lost device.
     fn record(&self, event: &Self::Event, stream: &Self::Stream) -> Result<(), GpuError>;
 
     /// Makes `stream` wait for `event`, which must be recorded already.
@@ -178,11 +178,23 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// An event that nobody recorded; a lost device.
     fn synchronize(&self, event: &Self::Event) -> Result<DeviceTime, GpuError>;
 
+    /// When everything before the recorded `event` had ended; `None` while it has not.
+    ///
+    /// # Errors
+    /// An event that nobody recorded; a lost device.
+    fn event_time(&self, event: &Self::Event) -> Result<Option<DeviceTime>, GpuError> {
+        if self.is_complete(event)? {
+            return self.synchronize(event).map(Some);
+        }
+        Ok(None)
+    }
+
     /// Copies between pinned host memory and planes.
     ///
     /// # Errors
-    /// A piece outside its memory or not in multiples of 4 bytes (nothing is copied then); a lost
-    /// device.
+    /// A piece outside its memory or not in multiples of 4 bytes, a row in two registrations of
+    /// the host pool, rows that overlap, a rectangle in a batch of runs (nothing is copied then);
+    /// a lost device.
     fn copy(&self, stream: &Self::Stream, batch: &CopyBatch<'_, Self>) -> Result<(), GpuError>;
 
     /// Writes the fingerprints of `spans` into rows that begin at byte `base` of `plane`.

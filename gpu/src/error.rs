@@ -35,6 +35,45 @@ pub enum GpuError {
         /// The value.
         value: u64,
     },
+    /// A piece names a plane that the batch does not have.
+    #[error("copy: plane {plane} is outside the {planes} planes of the batch")]
+    NoPlane {
+        /// Index of the plane.
+        plane: u32,
+        /// Planes of the batch.
+        planes: usize,
+    },
+    /// Rows of a rectangle that overlap.
+    #[error("{what}: a pitch of {pitch} bytes is shorter than the {width} bytes of a row")]
+    Pitch {
+        /// Which side of which call.
+        what: &'static str,
+        /// Bytes from row to row.
+        pitch: u64,
+        /// Bytes of a row.
+        width: u64,
+    },
+    /// A rectangle in a batch of plain runs.
+    #[error("copy: a piece of {height} rows is not a plain run; submit it as rectangles")]
+    NotARun {
+        /// Rows of the piece.
+        height: u32,
+    },
+    /// A row of a copy that lies in two registrations of host memory.
+    #[error(
+        "copy: host bytes [{start}, {end}) cross the registration edge at {edge}: split them there"
+    )]
+    SplitRegistration {
+        /// First byte.
+        start: u64,
+        /// Byte after the last.
+        end: u64,
+        /// First byte of the next registration.
+        edge: u64,
+    },
+    /// An event was recorded a second time.
+    #[error("record: the event is recorded already; make a new one")]
+    EventRecordedTwice,
     /// An event was waited for that nobody recorded.
     #[error("{what}: the event was never recorded")]
     EventNotRecorded {

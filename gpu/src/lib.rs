@@ -7,8 +7,12 @@
 pub mod device;
 mod error;
 pub mod planes;
+#[cfg(not(loom))]
+pub mod sim;
 pub mod transfer;
 
-pub use device::{CopyBatch, CopyForm, Device, DeviceDescription, DeviceTime, Direction, Piece};
+pub use device::{
+    CopyBatch, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime, Direction, Piece,
+};
 pub use error::GpuError;
 pub use planes::{L1Planes, PlaneSpan, PlanesError};

@@ -5,54 +5,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use striata_core::sync::Mutex;
-use striata_core::{L1, L2, OpId, PagePair, Tier};
+use striata_core::{OpId, PagePair};
 use striata_host::HostPool;
 
 use super::error::TransferError;
 use super::gate::{GateError, GateKeeper, JobFailure, LoadGate};
-use super::groups::LayerGroups;
-use super::job::{Completion, Job, JobPlan, JobSize, LoadJob, StoreJob, TransferConfig};
-use super::pieces::{PieceShape, page_runs};
-use super::queue::Queue;
+use super::job::{Completion, Job, JobPlan, LoadJob, StoreJob, TransferConfig};
+use super::pieces::page_runs;
+use super::shared::{Core, HostSide};
 use super::stats::TransferStats;
 use super::submit;
-use crate::device::{CopyForm, Device, DeviceTime, Direction};
+use crate::device::{Device, DeviceTime, Direction};
 use crate::error::GpuError;
 use crate::planes::L1Planes;
-
-/// What the submission thread and the engine share.
-#[derive(Debug)]
-pub(super) struct Core<D: Device> {
-    pub(super) device: D,
-    pub(super) planes: Arc<L1Planes<D>>,
-    pub(super) config: TransferConfig,
-    pub(super) queue: Queue<D>,
-    load_stream: D::Stream,
-    store_stream: D::Stream,
-}
-
-/// The host pool, and how its bytes stand beside those of the planes.
-#[derive(Debug)]
-pub(super) struct HostSide {
-    pub(super) pool: Arc<HostPool>,
-    pub(super) shape: PieceShape,
-}
-
-impl<D: Device> Core<D> {
-    pub(super) const fn stream(&self, direction: Direction) -> &D::Stream {
-        match direction {
-            Direction::HostToDevice => &self.load_stream,
-            Direction::DeviceToHost => &self.store_stream,
-        }
-    }
-
-    /// Poisons the engine with a failure and says so.
-    fn fail(&self, cause: GpuError) -> TransferError {
-        self.queue.poison(cause.clone());
-        let cause = self.queue.cause().unwrap_or(cause);
-        TransferError::Poisoned { cause }
-    }
-}
 
 /// Moves pages of one rank between its L1 planes and its host pool.
 ///
@@ -83,16 +48,9 @@ impl<D: Device> TransferEngine<D> {
         host: Option<Arc<HostPool>>,
         config: TransferConfig,
     ) -> Result<Self, TransferError> {
-        let host = host.map(|pool| host_side(&planes, pool)).transpose()?;
+        let host = host.map(|pool| HostSide::new(&planes, pool)).transpose()?;
         let rank = config.rank;
-        let core = Arc::new(Core {
-            load_stream: device.stream(&format!("load {rank}"))?,
-            store_stream: device.stream(&format!("store {rank}"))?,
-            queue: Queue::new(),
-            device,
-            planes,
-            config,
-        });
+        let core = Arc::new(Core::new(device, planes, config)?);
         let shared = core.clone();
         let thread = std::thread::Builder::new()
             .name(format!("copy {rank}"))
@@ -143,7 +101,7 @@ impl<D: Device> TransferEngine<D> {
         pages: &[PagePair],
     ) -> Result<Completion, TransferError> {
         let gate = self.enqueue(direction, op, pages, None, false)?;
-        let size = self.size(pages.len());
+        let size = self.core.size(pages.len());
         let times = gate.synchronize();
         if !pages.is_empty() {
             self.core.queue.count(direction, size, times.is_ok());
@@ -215,10 +173,10 @@ impl<D: Device> TransferEngine<D> {
         let core = &*self.core;
         core.queue.check()?;
         let host = self.host.as_ref().ok_or(TransferError::NoHostPool { op })?;
-        self.check_pages(pages, host)?;
+        host.check_pages(pages)?;
         let runs = page_runs(pages, direction)?;
         self.check_fence(op, after.as_ref())?;
-        let (issued, size) = (core.device.now(), self.size(pages.len()));
+        let (issued, size) = (core.device.now(), self.core.size(pages.len()));
         if pages.is_empty() {
             let layers = core.planes.geometry().page().layers();
             let gate = Arc::new(LoadGate::open(&core.device, op, issued, layers));
@@ -226,7 +184,7 @@ impl<D: Device> TransferEngine<D> {
             core.queue.push_empty(completion, report)?;
             return Ok(gate);
         }
-        let (form, groups) = self.form(direction, pages.len());
+        let (form, groups) = core.form(direction, pages.len());
         let gate = LoadGate::new(&core.device, op, issued, groups);
         let gate = Arc::new(gate.map_err(|cause| core.fail(cause))?);
         let plan = JobPlan {
@@ -243,63 +201,6 @@ impl<D: Device> TransferEngine<D> {
             report,
         })?;
         Ok(gate)
-    }
-
-    fn size(&self, pages: usize) -> JobSize {
-        let bytes = self.core.planes.geometry().page().page_bytes();
-        JobSize {
-            pages,
-            bytes: bytes.saturating_mul(pages as u64),
-        }
-    }
-
-    /// Nobody waits for a layer of a store, so it takes the fewest calls. A load opens its first
-    /// layer early; growing groups of plain runs are fastest for it, but for a page or two.
-    fn form(&self, direction: Direction, pages: usize) -> (CopyForm, LayerGroups) {
-        let page = self.core.planes.geometry().page();
-        let config = self.core.config;
-        let uniform = self.core.planes.uniform_stride().is_some();
-        match direction {
-            Direction::DeviceToHost if uniform => {
-                (CopyForm::Rectangles, LayerGroups::whole(page.layers()))
-            }
-            Direction::DeviceToHost => (CopyForm::Runs, LayerGroups::whole(page.layers())),
-            Direction::HostToDevice if uniform && pages <= config.rectangle_pages => (
-                CopyForm::Rectangles,
-                LayerGroups::first_and_rest(page.layers()),
-            ),
-            Direction::HostToDevice => {
-                let layer_bytes = page.chunk_bytes().saturating_mul(pages as u64);
-                (
-                    CopyForm::Runs,
-                    LayerGroups::progressive(page.layers(), layer_bytes, config.group_bytes),
-                )
-            }
-        }
-    }
-
-    fn check_pages(&self, pages: &[PagePair], host: &HostSide) -> Result<(), TransferError> {
-        let l1 = self.core.planes.geometry();
-        let l2_pages = host.pool.pages();
-        for pair in pages {
-            if !l1.is_usable_page(pair.l1) {
-                return Err(TransferError::PageOutOfRange {
-                    tier: L1::NAME,
-                    page: pair.l1.get(),
-                    first: 1,
-                    end: l1.pages(),
-                });
-            }
-            if pair.l2.get() >= l2_pages {
-                return Err(TransferError::PageOutOfRange {
-                    tier: L2::NAME,
-                    page: pair.l2.get(),
-                    first: 0,
-                    end: l2_pages,
-                });
-            }
-        }
-        Ok(())
     }
 
     fn check_fence(&self, op: OpId, after: Option<&D::Event>) -> Result<(), TransferError> {
@@ -369,20 +270,4 @@ impl<D: Device> Drop for TransferEngine<D> {
             }
         }
     }
-}
-
-fn host_side<D: Device>(
-    planes: &L1Planes<D>,
-    pool: Arc<HostPool>,
-) -> Result<HostSide, TransferError> {
-    let page = planes.geometry().page();
-    page.check_same(pool.geometry())?;
-    let shape = PieceShape {
-        planes: planes.spans().into(),
-        uniform: planes.uniform_stride(),
-        page,
-        host: pool.strides(),
-        registration: pool.report().chunk_bytes,
-    };
-    Ok(HostSide { pool, shape })
 }

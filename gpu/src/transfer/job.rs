@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use striata_core::{OpId, PagePair, Rank};
 
-use super::engine::HostSide;
 use super::gate::{GateKeeper, LoadGate};
 use super::pieces::PageRun;
+use super::shared::HostSide;
 use crate::device::{CopyForm, Device, DeviceTime, Direction};
 use crate::error::GpuError;
 

@@ -4,8 +4,9 @@
 //! | file | room |
 //! |---|---|
 //! | `engine` | [`TransferEngine`]: calls, checks, completions |
+//! | `shared` | what its calls and its thread share; the forms of jobs |
 //! | `submit` | the submission thread |
-//! | `queue` | what both share: waiting and running jobs, the first failure |
+//! | `queue` | waiting and running jobs, the first failure |
 //! | `job`, `stats`, `error` | jobs, completions and settings; counters; refusals |
 //! | `groups` | [`LayerGroups`]: which layers share a call and an event |
 //! | `pieces` | pages and layers to pieces of copy calls |
@@ -29,6 +30,8 @@ mod job;
 mod pieces;
 #[cfg(not(loom))]
 mod queue;
+#[cfg(not(loom))]
+mod shared;
 #[cfg(not(loom))]
 mod stats;
 #[cfg(not(loom))]

@@ -207,3 +207,7 @@ impl PieceShape {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "pieces_tests.rs"]
+mod tests;

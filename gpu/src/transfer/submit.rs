@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::engine::Core;
 use super::gate::JobFailure;
 use super::job::{Job, Submitted};
 use super::queue::Next;
+use super::shared::Core;
 use crate::device::{CopyBatch, CopyForm, Device, Direction, Piece};
 use crate::error::GpuError;
 

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Checks at submission: after them no operation can leave its memory.
+
+use std::sync::Arc;
+
+use striata_host::{HostError, HostPool};
+use striata_kernels::rows::{RowParams, RowSpan};
+
+use crate::device::{CopyBatch, CopyForm, Piece};
+use crate::error::GpuError;
+use crate::sim::SimDevice;
+use crate::sim::memory::{SimMemory, WORD};
+use crate::sim::shared::Shared;
+use crate::sim::time::Tally;
+
+/// Checks every piece of a batch; returns what it moves, and whether a plane is not `owner`'s.
+pub(crate) fn copy(
+    owner: &Arc<Shared>,
+    batch: &CopyBatch<'_, SimDevice>,
+) -> Result<(Tally, bool), GpuError> {
+    let mut tally = Tally::default();
+    let mut foreign = false;
+    for piece in batch.pieces {
+        let plane = batch.planes.get(piece.plane as usize);
+        let plane = plane.ok_or(GpuError::NoPlane {
+            plane: piece.plane,
+            planes: batch.planes.len(),
+        })?;
+        foreign |= !Arc::ptr_eq(plane.owner(), owner);
+        if batch.form == CopyForm::Runs && piece.height != 1 {
+            let height = piece.height;
+            return Err(GpuError::NotARun { height });
+        }
+        check_piece(plane, batch.host, piece)?;
+        tally.pieces += 1;
+        tally.rows += u64::from(piece.height);
+        tally.bytes += piece.width * u64::from(piece.height);
+    }
+    Ok((tally, foreign))
+}
+
+fn check_piece(plane: &SimMemory, host: &HostPool, piece: &Piece) -> Result<(), GpuError> {
+    for (what, value) in [
+        ("copy: the offset in the plane", piece.device),
+        ("copy: the offset in the host pool", piece.host),
+        ("copy: the width", piece.width),
+        ("copy: the pitch in the plane", piece.device_pitch),
+        ("copy: the pitch in the host pool", piece.host_pitch),
+    ] {
+        check_words(what, value)?;
+    }
+    let rows = |pitch| Rows {
+        height: u64::from(piece.height),
+        width: piece.width,
+        pitch,
+    };
+    rows(piece.device_pitch).check("copy: the plane", piece.device, plane.len())?;
+    let end = rows(piece.host_pitch).check("copy: the host pool", piece.host, host.bytes())?;
+    // One registration holds it all as a rule; else each row must lie in one.
+    if host.check_copy(piece.host, end - piece.host).is_ok() {
+        return Ok(());
+    }
+    (0..u64::from(piece.height)).try_for_each(|row| {
+        let start = piece.host + row * piece.host_pitch;
+        host.check_copy(start, piece.width)
+            .map_err(|error| split(&error, start, piece.width, host.bytes()))
+    })
+}
+
+fn split(error: &HostError, start: u64, width: u64, len: u64) -> GpuError {
+    let end = start.saturating_add(width);
+    match error {
+        HostError::CrossesChunks { edge, .. } => GpuError::SplitRegistration {
+            start,
+            end,
+            edge: *edge,
+        },
+        _ => GpuError::OutOfRange {
+            what: "copy: the host pool",
+            start,
+            end,
+            len,
+        },
+    }
+}
+
+/// Rows of one side of a piece.
+#[derive(Clone, Copy)]
+struct Rows {
+    height: u64,
+    width: u64,
+    pitch: u64,
+}
+
+impl Rows {
+    /// The byte after the last of rows that begin at `start` of `len` bytes.
+    fn check(self, what: &'static str, start: u64, len: u64) -> Result<u64, GpuError> {
+        let (width, pitch) = (self.width, self.pitch);
+        if self.height > 1 && pitch < width {
+            return Err(GpuError::Pitch { what, pitch, width });
+        }
+        let steps = self.height.saturating_sub(1);
+        // Nothing is touched by no rows, but even then the place must exist.
+        let last = if self.height == 0 { 0 } else { width };
+        let bytes = steps.checked_mul(pitch).and_then(|b| b.checked_add(last));
+        range(what, start, bytes, len)
+    }
+}
+
+/// The end of `bytes` (`None`: more than can be counted) at `start`, if it lies in `len`.
+fn range(what: &'static str, start: u64, bytes: Option<u64>, len: u64) -> Result<u64, GpuError> {
+    let end = bytes.and_then(|bytes| start.checked_add(bytes));
+    end.filter(|end| *end <= len).ok_or(GpuError::OutOfRange {
+        what,
+        start,
+        end: end.unwrap_or(u64::MAX),
+        len,
+    })
+}
+
+fn check_words(what: &'static str, value: u64) -> Result<(), GpuError> {
+    if value.is_multiple_of(WORD) {
+        return Ok(());
+    }
+    Err(GpuError::Misaligned { what, value })
+}
+
+/// Checks a plain access of `bytes` bytes at `offset`.
+pub(crate) fn access(
+    what: &'static str,
+    memory: &SimMemory,
+    offset: u64,
+    bytes: u64,
+) -> Result<(), GpuError> {
+    check_words(what, offset)?;
+    check_words(what, bytes)?;
+    range(what, offset, Some(bytes), memory.len()).map(|_| ())
+}
+
+/// Checks that all rows of `spans`, counted from byte `base`, lie in `plane`.
+pub(crate) fn spans(
+    what: &'static str,
+    plane: &SimMemory,
+    base: u64,
+    params: RowParams,
+    spans: &[RowSpan],
+) -> Result<(), GpuError> {
+    check_words(what, base)?;
+    let end_row = spans.iter().try_fold(0, |end: u64, span| {
+        let last = span.first_row.checked_add(u64::from(span.rows))?;
+        Some(end.max(last))
+    });
+    let row_bytes = u64::from(params.row_words) * WORD;
+    let bytes = end_row.and_then(|rows| rows.checked_mul(row_bytes));
+    range(what, base, bytes, plane.len()).map(|_| ())
+}

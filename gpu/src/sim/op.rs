@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Operations in a queue, and what each does to bytes and time.
+
+use core::ops::Range;
+use core::sync::atomic::AtomicU32;
+use std::sync::Arc;
+
+use striata_core::sync::AtomicBool;
+use striata_host::HostPool;
+use striata_kernels::rows::{self, RowParams, RowSpan, VerifyLog};
+
+use crate::device::{DeviceTime, Direction, Piece};
+use crate::sim::event::SimEvent;
+use crate::sim::memory::{SimMemory, copy_words, words_at};
+use crate::sim::time::{CopyCost, StreamClock};
+
+/// Rows of a plane that a kernel works on.
+#[derive(Debug)]
+pub(crate) struct RowWork {
+    pub(crate) plane: SimMemory,
+    pub(crate) base: u64,
+    pub(crate) params: RowParams,
+    pub(crate) spans: Arc<[RowSpan]>,
+}
+
+/// A copy whose pieces lie beside it in the queue.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    pub(crate) direction: Direction,
+    pub(crate) planes: Arc<[SimMemory]>,
+    pub(crate) host: Arc<HostPool>,
+    pub(crate) pieces: Range<usize>,
+    pub(crate) cost: CopyCost,
+}
+
+/// One operation. All of its ranges were checked when it was submitted.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Copy(Copy),
+    Fill(RowWork, u64),
+    Verify(RowWork, SimMemory, u64),
+    Record(SimEvent),
+    Wait(SimEvent),
+    Occupy(u64),
+    NotBefore(DeviceTime),
+    Hold(Arc<AtomicBool>),
+}
+
+impl RowWork {
+    /// The words of the plane from `base` on.
+    fn rows(&self) -> &[AtomicU32] {
+        let rest = self.plane.len().saturating_sub(self.base);
+        words_at(self.plane.words(), self.base, rest)
+    }
+
+    /// Writes the fingerprints.
+    pub(crate) fn fill(&self, clock: &mut StreamClock, nanos: u64) {
+        let inside = rows::fill(self.rows(), &self.params, &self.spans);
+        assert!(
+            inside,
+            "a span that was checked at submission left its plane"
+        );
+        clock.run(nanos);
+    }
+
+    /// Compares the fingerprints and appends what differs to `log`.
+    pub(crate) fn verify(&self, log: &SimMemory, clock: &mut StreamClock, nanos: u64) {
+        if let Some(log) = VerifyLog::new(log.words()) {
+            rows::verify(self.rows(), &self.params, &self.spans, |m| log.push(m));
+        }
+        clock.run(nanos);
+    }
+}
+
+impl Copy {
+    /// Moves the bytes of `pieces`.
+    pub(crate) fn run(&self, pieces: &[Piece], clock: &mut StreamClock) {
+        for piece in pieces {
+            if let Some(plane) = self.planes.get(piece.plane as usize) {
+                self.run_piece(plane, piece);
+            }
+        }
+        clock.copy(self.cost);
+    }
+
+    fn run_piece(&self, plane: &SimMemory, piece: &Piece) {
+        let (device, host) = (plane.words(), self.host.words());
+        let dense = piece.device_pitch == piece.width && piece.host_pitch == piece.width;
+        let (height, width) = if dense {
+            (1, piece.width * u64::from(piece.height))
+        } else {
+            (u64::from(piece.height), piece.width)
+        };
+        for row in 0..height {
+            let on_device = words_at(device, piece.device + row * piece.device_pitch, width);
+            let on_host = words_at(host, piece.host + row * piece.host_pitch, width);
+            match self.direction {
+                Direction::HostToDevice => copy_words(on_device, on_host),
+                Direction::DeviceToHost => copy_words(on_host, on_device),
+            }
+        }
+    }
+}
