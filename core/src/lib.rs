@@ -17,13 +17,16 @@
 //! Ownership formulas stand in [`stripe`] alone.
 #![forbid(unsafe_code)]
 
+pub mod alloc;
 pub mod budget;
 pub mod config;
+pub mod evict;
 pub mod gather;
 pub mod geometry;
 pub mod models;
 pub mod object;
 pub mod plan;
+pub mod prefix;
 pub mod relayout;
 pub mod stripe;
 #[doc(hidden)]

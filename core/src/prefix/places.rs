@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Back pointers and pins by page id of a tier.
+
+use core::marker::PhantomData;
+
+use super::edge::NONE;
+use super::error::IndexError;
+use crate::units::{PageId, Tier};
+
+/// Node of a page that an insert in progress has claimed.
+const CLAIMED: u32 = NONE - 1;
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    node: u32,
+    /// Index in the path from the root: a split leaves it as it is.
+    depth: u32,
+    pins: u32,
+}
+
+/// Where each page of tier `T` stands in the tree, and how many copies in flight hold it.
+#[derive(Debug)]
+pub(super) struct Places<T> {
+    pages: Vec<Place>,
+    tier: PhantomData<T>,
+}
+
+impl<T: Tier> Places<T> {
+    pub(super) fn new(pages: u32) -> Self {
+        let empty = Place {
+            node: NONE,
+            depth: 0,
+            pins: 0,
+        };
+        Self {
+            pages: vec![empty; pages as usize],
+            tier: PhantomData,
+        }
+    }
+
+    /// Node and depth of a page that stands in the tree.
+    pub(super) fn find(&self, page: PageId<T>) -> Option<(u32, u32)> {
+        let place = self.pages.get(page.index())?;
+        (place.node < CLAIMED).then_some((place.node, place.depth))
+    }
+
+    pub(super) fn set(&mut self, page: u32, node: u32, depth: u32) {
+        let place = &mut self.pages[page as usize];
+        place.node = node;
+        place.depth = depth;
+    }
+
+    /// Hands a page of a node to another node that the node's head moved to.
+    pub(super) fn rehome(&mut self, page: u32, node: u32) {
+        self.pages[page as usize].node = node;
+    }
+
+    pub(super) fn clear(&mut self, page: u32) {
+        self.pages[page as usize].node = NONE;
+    }
+
+    /// Claims a page that must stand nowhere yet.
+    pub(super) fn claim(&mut self, page: PageId<T>) -> Result<(), IndexError> {
+        let total = self.pages.len();
+        let place = self
+            .pages
+            .get_mut(page.index())
+            .ok_or(IndexError::PageRange {
+                tier: T::NAME,
+                page: page.get(),
+                total,
+            })?;
+        if place.node != NONE {
+            return Err(IndexError::PageOwned {
+                tier: T::NAME,
+                page: page.get(),
+            });
+        }
+        place.node = CLAIMED;
+        Ok(())
+    }
+
+    pub(super) fn is_pinned(&self, page: u32) -> bool {
+        self.pages[page as usize].pins > 0
+    }
+
+    /// Pins a page; true if this is its first pin.
+    pub(super) fn pin(&mut self, page: PageId<T>) -> Option<bool> {
+        let place = self.pages.get_mut(page.index())?;
+        place.pins = place.pins.checked_add(1)?;
+        Some(place.pins == 1)
+    }
+
+    /// Takes one pin back; true if it was the last.
+    pub(super) fn unpin(&mut self, page: PageId<T>) -> Option<bool> {
+        let place = self.pages.get_mut(page.index())?;
+        place.pins = place.pins.checked_sub(1)?;
+        Some(place.pins == 0)
+    }
+
+    /// Pages that stand in the tree.
+    pub(super) fn standing(&self) -> impl Iterator<Item = (u32, u32, u32)> {
+        (0u32..)
+            .zip(&self.pages)
+            .filter(|(_, place)| place.node != NONE)
+            .map(|(page, place)| (page, place.node, place.depth))
+    }
+}
