@@ -134,4 +134,15 @@ pub enum ReplayError {
     /// The options are refused.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] striata::Error),
+}
+
+impl ReplayError {
+    /// Whether what was asked for is wrong, rather than what was done: an option or a trace.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::Trace(_) | Self::Config(_))
+    }
 }

@@ -12,11 +12,14 @@
 pub mod capacity;
 pub mod compute;
 pub mod config;
+mod driver;
 pub mod error;
 pub mod model;
 mod names;
+mod process;
 pub mod report;
 pub mod sweep;
+mod tally;
 pub mod trace;
 pub mod workload;
 
@@ -25,6 +28,7 @@ pub use config::{
     ComputeModel, DeviceChoice, Fault, KeySource, Outputs, Parallel, ReplayConfig, Selection,
     TraceSource, VerifyPolicy,
 };
+pub use driver::replay;
 pub use error::{ConfigError, ReplayError};
 pub use model::ModelShape;
 pub use report::{Outcome, ReplayObserver, ReplayReport, RequestRecord};

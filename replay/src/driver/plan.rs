@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) pool: PoolGeometry,
     pub(crate) l2_pages: u32,
     pub(crate) namespace: Namespace,
+    /// The namespace as it enters fingerprints.
+    pub(crate) fingerprint_namespace: u64,
     pub(crate) workload: Workload,
     pub(crate) compute: Compute,
     pub(crate) keys: KeySource,
@@ -65,15 +67,18 @@ impl Plan {
         let mut planner = PlannerConfig::new(pool, l2_pages);
         planner.policy = config.policy.name().to_owned();
         planner.write_policy = write_policy(config.write_policy)?;
+        let namespace = Namespace::new(&NamespaceParts {
+            model: &model.name,
+            ..NamespaceParts::default()
+        });
+        let low = namespace.get() & u128::from(u64::MAX);
         Ok(Self {
             topology,
             stripe,
             pool,
             l2_pages,
-            namespace: Namespace::new(&NamespaceParts {
-                model: &model.name,
-                ..NamespaceParts::default()
-            }),
+            namespace,
+            fingerprint_namespace: u64::try_from(low).unwrap_or_default(),
             workload: Workload::new(stripe, config.outputs),
             compute: Compute::new(&config.compute, model, topology.attention_tp())?,
             keys: config.keys,
@@ -101,6 +106,11 @@ impl Plan {
     /// Layers of the pool.
     pub(crate) const fn layers(&self) -> u32 {
         self.pool.page().layers()
+    }
+
+    /// Words of a row.
+    pub(crate) const fn row_words(&self) -> u32 {
+        self.pool.page().row_bytes() / 4
     }
 
     /// The resolved numbers for the report.
