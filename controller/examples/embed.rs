@@ -21,9 +21,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let page = PageGeometry::new(stripe.page_rows(), ROW_BYTES, LAYERS)?;
     let pool = PoolGeometry::owned(PoolKind::Striped, stripe, page, 8 * 16)?;
     let setup = HiCacheSetup::new(PlannerConfig::new(pool, 64));
-    let devices: Vec<_> =
-        stripe.ranks().map(|r| SimDevice::new(SimConfig::named(r.get()))).collect::<Result<_, _>>()?;
-    let streams = devices.iter().map(|d| d.stream("compute")).collect::<Result<Vec<_>, _>>()?;
+    let devices: Vec<_> = stripe
+        .ranks()
+        .map(|r| SimDevice::new(SimConfig::named(r.get())))
+        .collect::<Result<_, _>>()?;
+    let streams = devices
+        .iter()
+        .map(|d| d.stream("compute"))
+        .collect::<Result<Vec<_>, _>>()?;
     let mut cache = HiCache::new(&setup, devices)?;
     let model = Namespace::new("example-model");
 
@@ -54,12 +59,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             return Err("a load failed".into());
         }
         let inserted = cache.insert(&lease, lease.tokens())?;
-        println!("  {} pages are new, {} go to L2", inserted.new_pages, inserted.stored_pages);
+        println!(
+            "  {} pages are new, {} go to L2",
+            inserted.new_pages, inserted.stored_pages
+        );
         drop(lease);
         cache.drain()?;
     }
     let stats = cache.stats();
-    println!("{} pages loaded back, {} stored", stats.loaded_pages, stats.stored_pages);
+    println!(
+        "{} pages loaded back, {} stored",
+        stats.loaded_pages, stats.stored_pages
+    );
     Ok(())
 }
 
@@ -86,7 +97,14 @@ fn forward<D: Device>(
         .collect();
     let (plane, base) = shard.planes().plane(LayerId::new(layer));
     let rank = shard.dcp_rank().get();
-    let params = RowParams { row_words: ROW_BYTES / 4, layer, rank, stride: 1 };
-    shard.device().fill_rows(stream, plane, base, params, &spans)?;
+    let params = RowParams {
+        row_words: ROW_BYTES / 4,
+        layer,
+        rank,
+        stride: 1,
+    };
+    shard
+        .device()
+        .fill_rows(stream, plane, base, params, &spans)?;
     Ok(())
 }

@@ -21,6 +21,12 @@ pub enum Error {
     /// A copy plan is refused; nothing was copied.
     #[error(transparent)]
     Plan(#[from] striata_core::plan::PlanError),
+    /// A copy names the sink.
+    #[error("L1 page 0 is the sink of padded writes and is never copied")]
+    Sink,
+    /// The L1 pool of a rank is refused.
+    #[error(transparent)]
+    Planes(#[from] striata_gpu::planes::PlanesError),
     /// The host pool failed.
     #[error(transparent)]
     Host(#[from] std::sync::Arc<striata_host::HostError>),
@@ -103,7 +109,9 @@ pub enum Error {
         op: OpId,
     },
     /// A load was asked for that `start_loads` has not started.
-    #[error("load {op} is planned and not started: call start_loads, and step_end of earlier steps")]
+    #[error(
+        "load {op} is planned and not started: call start_loads, and step_end of earlier steps"
+    )]
     NotStarted {
         /// The load.
         op: OpId,
@@ -139,10 +147,16 @@ pub enum Error {
     /// An allocator refused pages that the planner believed to own.
     #[error(transparent)]
     Alloc(#[from] striata_core::alloc::AllocError),
-    /// An earlier fault has stopped the engine.
-    #[error("the engine is poisoned; first cause: {cause}")]
-    Poisoned {
-        /// The first cause.
-        cause: String,
+    /// An allocator lacks pages that the planner has just made free.
+    #[error(transparent)]
+    Shortage(#[from] striata_core::alloc::Shortage),
+    /// The prefix index refused a call of the planner.
+    #[error(transparent)]
+    Index(#[from] striata_core::prefix::IndexError),
+    /// A feature that is not built.
+    #[error("{what} is not built in this version")]
+    NotBuilt {
+        /// The feature.
+        what: String,
     },
 }

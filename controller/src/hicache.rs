@@ -98,7 +98,7 @@ impl<D: Device> HiCache<D> {
     }
 
     /// How a prompt stands in the tiers; nothing is pinned. See [`Planner::lookup`].
-    pub fn lookup(&mut self, namespace: &Namespace, prefix: Prefix<'_>) -> Lookup {
+    pub fn lookup(&mut self, namespace: Namespace, prefix: Prefix<'_>) -> Lookup {
         let (tokens, planner, keys) = self.resolve(namespace, prefix);
         planner.lookup(namespace, keys, tokens)
     }
@@ -108,11 +108,7 @@ impl<D: Device> HiCache<D> {
     ///
     /// # Errors
     /// As [`Planner::reserve`]; an engine that is poisoned.
-    pub fn reserve(
-        &mut self,
-        namespace: &Namespace,
-        prefix: Prefix<'_>,
-    ) -> Result<Reserve, Error> {
+    pub fn reserve(&mut self, namespace: Namespace, prefix: Prefix<'_>) -> Result<Reserve, Error> {
         self.poll()?;
         let (tokens, planner, keys) = self.resolve(namespace, prefix);
         let outcome = planner.reserve(namespace, keys, tokens)?;
@@ -122,7 +118,7 @@ impl<D: Device> HiCache<D> {
 
     fn resolve<'a>(
         &'a mut self,
-        namespace: &Namespace,
+        namespace: Namespace,
         prefix: Prefix<'a>,
     ) -> (u64, &'a mut Planner, &'a [PageKey]) {
         match prefix {
@@ -170,7 +166,11 @@ impl<D: Device> HiCache<D> {
     /// # Errors
     /// No such rank; loads that were not started.
     pub fn gates(&self, lease: &Lease, rank: usize) -> Result<LayerGates<D>, Error> {
-        if let Some(order) = self.loads.iter().find(|order| lease.loads().contains(&order.op)) {
+        if let Some(order) = self
+            .loads
+            .iter()
+            .find(|order| lease.loads().contains(&order.op))
+        {
             return Err(Error::NotStarted { op: order.op });
         }
         self.shards.gates(rank, lease.loads())
@@ -201,7 +201,11 @@ impl<D: Device> HiCache<D> {
     pub fn step_end(&mut self, streams: &[D::Stream]) -> Result<FenceId, Error> {
         let (given, ranks) = (streams.len(), self.shards.shards().len());
         if given != ranks {
-            return Err(Error::RankCount { what: "streams", given, ranks });
+            return Err(Error::RankCount {
+                what: "streams",
+                given,
+                ranks,
+            });
         }
         let fence = self.planner.step_end();
         self.shards.record_fence(fence, streams)?;

@@ -29,16 +29,16 @@ impl ReleaseStack {
 
     /// Pushes a number. Each may be pushed once until it was taken.
     pub(crate) fn push(&self, slot: u32) {
-        let Some(next) = self.next.get(slot as usize) else { return };
+        let Some(next) = self.next.get(slot as usize) else {
+            return;
+        };
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             next.store(head, Ordering::Relaxed);
-            match self.head.compare_exchange_weak(
-                head,
-                slot,
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
+            match self
+                .head
+                .compare_exchange_weak(head, slot, Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(seen) => head = seen,
             }

@@ -28,9 +28,7 @@ pub use error::Error;
 pub use hicache::{HiCache, Prefix};
 pub use lease::{Lease, LeaseId};
 pub use order::{Ack, Order, OrderKind};
-pub use planner::{
-    Confirm, Inserted, Lookup, Planner, PlannerConfig, PlannerStats, Reserve, WritePolicy,
-};
+pub use planner::{Confirm, Inserted, Lookup, Planner, PlannerConfig, PlannerStats, Reserve};
 pub use residency::PageState;
 pub use setup::HiCacheSetup;
 pub use shards::{Copied, LayerGates, OpReport, Shard, ShardGroup};

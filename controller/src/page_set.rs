@@ -15,7 +15,10 @@ pub(crate) struct PageSet<T> {
 impl<T: Tier> PageSet<T> {
     /// The empty set over `pages` pages.
     pub(crate) fn new(pages: u32) -> Self {
-        Self { words: vec![0; (pages as usize).div_ceil(64)], tier: PhantomData }
+        Self {
+            words: vec![0; (pages as usize).div_ceil(64)],
+            tier: PhantomData,
+        }
     }
 
     const fn place(page: PageId<T>) -> (usize, u64) {

@@ -43,8 +43,14 @@ pub enum PageState {
 
 impl PageState {
     /// Every state.
-    pub const ALL: [Self; 6] =
-        [Self::Free, Self::Reserved, Self::Loading, Self::Storing, Self::Resident, Self::Failed];
+    pub const ALL: [Self; 6] = [
+        Self::Free,
+        Self::Reserved,
+        Self::Loading,
+        Self::Storing,
+        Self::Resident,
+        Self::Failed,
+    ];
 
     /// Whether the table has this move on the tier `T`.
     #[must_use]
@@ -76,7 +82,11 @@ impl<T: Tier> Residency<T> {
     pub(crate) fn new(pages: u32) -> Self {
         let mut counts = [0; 6];
         counts[PageState::Free as usize] = pages;
-        Self { states: vec![PageState::Free; pages as usize], counts, tier: std::marker::PhantomData }
+        Self {
+            states: vec![PageState::Free; pages as usize],
+            counts,
+            tier: std::marker::PhantomData,
+        }
     }
 
     /// Where `page` stands.
@@ -91,9 +101,16 @@ impl<T: Tier> Residency<T> {
 
     /// Moves a page on, if the table has the move.
     pub(crate) fn step(&mut self, page: PageId<T>, next: PageState) -> Result<(), Error> {
-        let illegal = |from| Error::IllegalMove { tier: T::NAME, page: page.get(), from, to: next };
-        let state =
-            self.states.get_mut(page.index()).ok_or_else(|| illegal(PageState::default()))?;
+        let illegal = |from| Error::IllegalMove {
+            tier: T::NAME,
+            page: page.get(),
+            from,
+            to: next,
+        };
+        let state = self
+            .states
+            .get_mut(page.index())
+            .ok_or_else(|| illegal(PageState::default()))?;
         if !state.may_become::<T>(next) {
             return Err(illegal(*state));
         }
@@ -135,7 +152,12 @@ mod tests {
         );
         assert_eq!(
             moves::<L2>(),
-            [(Free, Storing), (Storing, Free), (Storing, Resident), (Resident, Free)]
+            [
+                (Free, Storing),
+                (Storing, Free),
+                (Storing, Resident),
+                (Resident, Free)
+            ]
         );
     }
 

@@ -54,11 +54,15 @@ pub struct Rig {
 pub fn row_content(tokens: &[u32], position: usize, layer: u32, row_bytes: u32) -> Vec<u8> {
     let mut state = 0xCBF2_9CE4_8422_2325_u64 ^ u64::from(layer);
     for token in &tokens[..=position] {
-        state = (state ^ u64::from(*token)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(17);
+        state = (state ^ u64::from(*token))
+            .wrapping_mul(0x0000_0100_0000_01B3)
+            .rotate_left(17);
     }
     let mut bytes = Vec::with_capacity(row_bytes as usize);
     while bytes.len() < row_bytes as usize {
-        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        state = state
+            .wrapping_mul(0x5851_F42D_4C95_7F2D)
+            .wrapping_add(0x1405_7B7E_F767_814F);
         bytes.extend_from_slice(&state.to_be_bytes()[..4]);
     }
     bytes
@@ -80,9 +84,17 @@ impl Rig {
         let devices: Vec<_> = (0..config.groups * config.dcp)
             .map(|rank| SimDevice::new(SimConfig::named(rank)).expect("a simulated device"))
             .collect();
-        let streams = devices.iter().map(|d| d.stream("compute").expect("a stream")).collect();
+        let streams = devices
+            .iter()
+            .map(|d| d.stream("compute").expect("a stream"))
+            .collect();
         let cache = HiCache::new(&setup, devices).expect("an engine");
-        Self { cache, config, streams, namespace: Namespace::new("rig") }
+        Self {
+            cache,
+            config,
+            streams,
+            namespace: Namespace::new("rig"),
+        }
     }
 
     /// Serves a prompt from start to end: reserve, load, read every hit row, write every computed
@@ -91,10 +103,18 @@ impl Rig {
     /// # Panics
     /// Anything that fails.
     pub fn serve(&mut self, tokens: &[u32]) -> Served {
-        let outcome = self.cache.reserve(&self.namespace, Prefix::Tokens(tokens)).expect("a reservation");
-        let Reserve::Granted(lease) = outcome else { panic!("not granted: {outcome:?}") };
+        let outcome = self
+            .cache
+            .reserve(&self.namespace, Prefix::Tokens(tokens))
+            .expect("a reservation");
+        let Reserve::Granted(lease) = outcome else {
+            panic!("not granted: {outcome:?}")
+        };
         self.cache.start_loads().expect("loads to start");
-        assert_eq!(self.cache.confirm_blocking(&lease).expect("a confirmation"), Confirm::Done);
+        assert_eq!(
+            self.cache.confirm_blocking(&lease).expect("a confirmation"),
+            Confirm::Done
+        );
         let mut served = Served {
             hit_tokens_l1: lease.hit_tokens_l1(),
             hit_tokens_l2: lease.hit_tokens_l2(),
@@ -103,19 +123,28 @@ impl Rig {
         self.read_hits(&lease, tokens, &mut served);
         self.write_computed(&lease, tokens);
         self.cache.step_end(&self.streams).expect("a fence");
-        self.cache.insert(&lease, tokens.len() as u64).expect("an insert");
+        self.cache
+            .insert(&lease, tokens.len() as u64)
+            .expect("an insert");
         drop(lease);
         self.cache.drain().expect("a drain");
-        self.cache.check_invariants().expect("every invariant to hold");
+        self.cache
+            .check_invariants()
+            .expect("every invariant to hold");
         served
     }
 
     /// Byte offset of a position's row in its owner's plane of a layer, with the owner.
     fn place(&self, lease: &Lease, position: usize) -> (usize, u64) {
         let stripe = self.cache.stripe();
-        let slot = stripe.slot_at(lease.pages(), TokenPos::new(position as u64)).expect("a slot");
+        let slot = stripe
+            .slot_at(lease.pages(), TokenPos::new(position as u64))
+            .expect("a slot");
         let row = stripe.row_on_owner(slot).get();
-        (stripe.owner_of_slot(slot).get() as usize, row * u64::from(self.config.row_bytes))
+        (
+            stripe.owner_of_slot(slot).get() as usize,
+            row * u64::from(self.config.row_bytes),
+        )
     }
 
     fn for_each_copy(
@@ -151,9 +180,13 @@ impl Rig {
 
     fn write_computed(&self, lease: &Lease, tokens: &[u32]) {
         let hits = usize::try_from(lease.hit_tokens()).expect("a small prompt");
-        self.for_each_copy(lease, hits..tokens.len(), |device, plane, offset, position, layer| {
-            let row = row_content(tokens, position, layer, self.config.row_bytes);
-            device.write(plane, offset, &row).expect("a write");
-        });
+        self.for_each_copy(
+            lease,
+            hits..tokens.len(),
+            |device, plane, offset, position, layer| {
+                let row = row_content(tokens, position, layer, self.config.row_bytes);
+                device.write(plane, offset, &row).expect("a write");
+            },
+        );
     }
 }

@@ -8,7 +8,9 @@ use striata_tests::rig::{Rig, RigConfig, Served};
 /// Prompts that share prefixes of several lengths, are pushed out to L2 and come back.
 fn program(scale: usize) -> Vec<Vec<u32>> {
     let prompt = |seed: u32, len: usize| -> Vec<u32> {
-        (0..u32::try_from(len).unwrap()).map(|i| seed * 100_000 + i).collect()
+        (0..u32::try_from(len).unwrap())
+            .map(|i| seed * 100_000 + i)
+            .collect()
     };
     let with_tail = |seed, shared: usize, tail_seed, len: usize| {
         let mut tokens = prompt(seed, shared);
@@ -76,7 +78,10 @@ fn the_same_bytes_come_back_for_tp_8_dp_2_dcp_2() {
 fn hits_depend_on_the_widened_page_alone() {
     let hits = |dcp, page_rows| {
         let (served, _) = serve_all(dcp, 1, page_rows);
-        served.iter().map(|s| (s.hit_tokens_l1, s.hit_tokens_l2)).collect::<Vec<_>>()
+        served
+            .iter()
+            .map(|s| (s.hit_tokens_l1, s.hit_tokens_l2))
+            .collect::<Vec<_>>()
     };
     let striped = hits(8, 1);
     assert_eq!(striped, hits(2, 4));
@@ -87,17 +92,41 @@ fn hits_depend_on_the_widened_page_alone() {
 fn no_rank_touches_another_and_one_rank_copies_what_eight_share() {
     let stats = |dcp, page_rows| {
         let (_, rig) = serve_all(dcp, 1, page_rows);
-        let of = rig.cache.shards().shards().iter().map(|s| s.device().stats());
+        let of = rig
+            .cache
+            .shards()
+            .shards()
+            .iter()
+            .map(|s| s.device().stats());
         of.collect::<Vec<_>>()
     };
     let (eight, one) = (stats(8, 1), stats(1, 8));
-    assert!(eight.iter().chain(&one).all(|s| s.cross_device == 0), "{eight:?}");
+    assert!(
+        eight.iter().chain(&one).all(|s| s.cross_device == 0),
+        "{eight:?}"
+    );
     for (name, bytes) in [
-        ("to device", [eight.iter().map(|s| s.bytes_to_device).sum(), one[0].bytes_to_device]),
-        ("to host", [eight.iter().map(|s| s.bytes_to_host).sum::<u64>(), one[0].bytes_to_host]),
+        (
+            "to device",
+            [
+                eight.iter().map(|s| s.bytes_to_device).sum(),
+                one[0].bytes_to_device,
+            ],
+        ),
+        (
+            "to host",
+            [
+                eight.iter().map(|s| s.bytes_to_host).sum::<u64>(),
+                one[0].bytes_to_host,
+            ],
+        ),
     ] {
         assert_eq!(bytes[0], bytes[1], "{name}");
         assert!(bytes[1] > 0, "{name}");
     }
-    assert!(eight.windows(2).all(|pair| pair[0].copies == pair[1].copies));
+    assert!(
+        eight
+            .windows(2)
+            .all(|pair| pair[0].copies == pair[1].copies)
+    );
 }

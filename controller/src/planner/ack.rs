@@ -24,7 +24,11 @@ impl Planner {
         let pages = operation.order.pages.len();
         if ack.good_pages as usize > pages {
             self.operations.insert(op, operation);
-            return Err(Error::AckTooLarge { op, pages, good: ack.good_pages });
+            return Err(Error::AckTooLarge {
+                op,
+                pages,
+                good: ack.good_pages,
+            });
         }
         operation.good_pages = Some(ack.good_pages);
         match operation.order.kind {
@@ -53,18 +57,23 @@ impl Planner {
     fn end_load(&mut self, mut operation: Operation, good: usize) -> Result<(), Error> {
         for pair in &operation.order.pages {
             self.index.unpin_l2(pair.l2);
+            self.index.unpin_l1(pair.l1);
         }
         let (arrived, lost) = operation.order.pages.split_at(good);
         for pair in arrived {
             self.l1_states.step(pair.l1, PageState::Resident)?;
         }
-        if let Some(first) = lost.first() {
-            let mut detached = Vec::new();
-            self.index.detach_l1_from(first.l1, &mut detached);
-            for &page in &detached {
-                self.l1_states.step(page, PageState::Failed)?;
+        if let Some(lock) = operation.lock.take() {
+            if !lost.is_empty() {
+                let mut detached = Vec::new();
+                self.index
+                    .detach_l1(&lock, lock.pages() - lost.len(), &mut detached)?;
+                for &page in &detached {
+                    self.l1_states.step(page, PageState::Failed)?;
+                }
+                operation.failed = detached;
             }
-            operation.failed = detached;
+            self.index.release(lock)?;
         }
         self.stats.loaded_pages += good as u64;
         self.stats.failed_load_pages += lost.len() as u64;
@@ -108,13 +117,15 @@ impl Planner {
         for page in &state.table {
             self.l1_used_until[page.index()] = fence;
         }
-        self.index.release(state.lock);
+        self.index.release(state.lock)?;
         for page in state.table[state.indexed..].iter().chain(&state.duplicates) {
             self.l1_states.step(*page, PageState::Free)?;
             self.l1.free(&[*page])?;
         }
         for op in &state.loads {
-            let Some(operation) = self.operations.get_mut(op) else { continue };
+            let Some(operation) = self.operations.get_mut(op) else {
+                continue;
+            };
             operation.holders -= 1;
             if operation.holders == 0 && operation.good_pages.is_some() {
                 let failed = std::mem::take(&mut operation.failed);

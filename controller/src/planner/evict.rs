@@ -11,7 +11,7 @@ impl Planner {
     /// Evicts until `needed` pages are free on L1, as far as pages are evictable. Returns the free
     /// pages.
     pub(super) fn make_room_l1(&mut self, needed: usize) -> Result<usize, Error> {
-        let free = self.l1.free_pages() as usize;
+        let free = self.l1.free_pages();
         if free >= needed {
             return Ok(free);
         }
@@ -24,23 +24,24 @@ impl Planner {
         let done = self.free_evicted(&evicted.l1, &evicted.l2);
         self.evicted = evicted;
         done?;
-        Ok(self.l1.free_pages() as usize)
+        Ok(self.l1.free_pages())
     }
 
     /// Evicts until `needed` pages are free on L2, as far as pages are evictable. Returns the free
     /// pages.
     pub(super) fn make_room_l2(&mut self, needed: usize) -> Result<usize, Error> {
-        let free = self.l2.free_pages() as usize;
+        let free = self.l2.free_pages();
         if free >= needed {
             return Ok(free);
         }
         let mut evicted = std::mem::take(&mut self.evicted);
         evicted.clear();
-        self.index.evict_l2(needed - free, &mut evicted);
+        self.index
+            .evict_l2(needed - free, self.config.duplicates_first, &mut evicted);
         let done = self.free_evicted(&evicted.l1, &evicted.l2);
         self.evicted = evicted;
         done?;
-        Ok(self.l2.free_pages() as usize)
+        Ok(self.l2.free_pages())
     }
 
     fn free_evicted(&mut self, l1: &[L1Page], l2: &[L2Page]) -> Result<(), Error> {
@@ -60,9 +61,8 @@ impl Planner {
     ///
     /// # Errors
     /// Only broken bookkeeping.
-    pub fn evict(&mut self, pages: u32) -> Result<u32, Error> {
+    pub fn evict(&mut self, pages: usize) -> Result<usize, Error> {
         let before = self.l1.free_pages();
-        self.make_room_l1(before as usize + pages as usize)?;
-        Ok(self.l1.free_pages() - before)
+        Ok(self.make_room_l1(before.saturating_add(pages))? - before)
     }
 }

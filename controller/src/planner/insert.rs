@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computed pages become matchable, and write-through begins.
 
-use striata_core::prefix::Duplicate;
+use striata_core::prefix::{Duplicate, InsertOptions};
 use striata_core::{FenceId, L1Page, PagePair};
 
 use super::{Confirm, Planner};
@@ -39,7 +39,13 @@ impl Planner {
             Confirm::Done => {}
             Confirm::Pending { op } => return Err(Error::Unconfirmed { op }),
             Confirm::LoadFailed { .. } => {
-                let op = self.leases.get(lease.id)?.loads.last().copied().unwrap_or_default();
+                let op = self
+                    .leases
+                    .get(lease.id)?
+                    .loads
+                    .last()
+                    .copied()
+                    .unwrap_or_default();
                 return Err(Error::Unconfirmed { op });
             }
         }
@@ -51,7 +57,11 @@ impl Planner {
         let pages = usize::try_from(whole).unwrap_or(usize::MAX);
         let state = self.leases.get(lease.id)?;
         if state.keys.len() < pages {
-            return Err(Error::KeysShort { keys: state.keys.len(), pages: whole, tokens });
+            return Err(Error::KeysShort {
+                keys: state.keys.len(),
+                pages: whole,
+                tokens,
+            });
         }
         let mut inserted = self.index_pages(lease.id, pages, count_hit)?;
         inserted.stored_pages = self.write_through(lease.id)?;
@@ -72,9 +82,12 @@ impl Planner {
             &mut state.lock,
             &state.keys[..pages],
             &state.table[..pages],
-            count_hit,
+            InsertOptions {
+                count_hit,
+                ..InsertOptions::default()
+            },
             &mut duplicates,
-        );
+        )?;
         duplicates.retain(|d| d.index >= first_own);
         // What was the lease's before belongs to the index now, but for the duplicates.
         let mut is_duplicate = duplicates.iter().map(|d| d.index).peekable();
@@ -82,13 +95,18 @@ impl Planner {
             if is_duplicate.next_if_eq(&index).is_some() {
                 state.duplicates.push(state.table[index]);
             } else {
-                self.l1_states.step(state.table[index], PageState::Resident)?;
+                self.l1_states
+                    .step(state.table[index], PageState::Resident)?;
             }
         }
         state.indexed = pages;
         self.stats.inserted_pages += (result.new_pages + result.reattached) as u64;
         self.stats.duplicate_pages += duplicates.len() as u64;
-        Ok(Inserted { new_pages: result.new_pages + result.reattached, duplicates, stored_pages: 0 })
+        Ok(Inserted {
+            new_pages: result.new_pages + result.reattached,
+            duplicates,
+            stored_pages: 0,
+        })
     }
 
     /// Stores the pages of the lease's path that are due: on L1, not on L2, inserted often enough,
@@ -100,7 +118,8 @@ impl Planner {
         let mut due = std::mem::take(&mut self.scratch_l1);
         due.clear();
         let lock = &self.leases.get(id)?.lock;
-        self.index.pages_without_l2(lock, self.config.write_policy.threshold(), &mut due);
+        self.index
+            .pages_without_l2(lock, self.store_after, &mut due)?;
         due.retain(|page| !self.is_storing(*page));
         let stored = self.store(&due);
         self.scratch_l1 = due;
@@ -123,9 +142,7 @@ impl Planner {
         }
         let mut targets = std::mem::take(&mut self.scratch_l2);
         targets.clear();
-        if self.l2.alloc(room, &mut targets).is_err() {
-            return Err(Error::Config("the L2 allocator lost free pages".to_owned()));
-        }
+        self.l2.alloc(room, &mut targets)?;
         let mut pages = Vec::with_capacity(room);
         for (&l1, &l2) in due.iter().zip(&targets) {
             self.l2_states.step(l2, PageState::Storing)?;
@@ -136,7 +153,7 @@ impl Planner {
         self.scratch_l2 = targets;
         let fence = self.fence_of_use();
         let after = (fence != FenceId::default()).then_some(fence);
-        self.issue(OrderKind::Store, pages, after);
+        self.issue(OrderKind::Store, pages, after, None);
         self.stats.store_pages += room as u64;
         Ok(room)
     }

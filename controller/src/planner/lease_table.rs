@@ -42,7 +42,12 @@ pub(super) struct LeaseTable {
 impl LeaseTable {
     pub(super) fn new(limit: u32) -> Self {
         Self {
-            slots: (0..limit).map(|_| LeaseSlot { generation: 0, state: None }).collect(),
+            slots: (0..limit)
+                .map(|_| LeaseSlot {
+                    generation: 0,
+                    state: None,
+                })
+                .collect(),
             free: (0..limit).rev().collect(),
             limit,
         }
@@ -61,14 +66,23 @@ impl LeaseTable {
 
     /// Takes a slot for `state`.
     pub(super) fn grant(&mut self, state: LeaseState) -> Result<LeaseId, Error> {
-        let slot = self.free.pop().ok_or(Error::TooManyLeases { limit: self.limit })?;
+        let slot = self
+            .free
+            .pop()
+            .ok_or(Error::TooManyLeases { limit: self.limit })?;
         let entry = &mut self.slots[slot as usize];
         entry.state = Some(state);
-        Ok(LeaseId { slot, generation: entry.generation })
+        Ok(LeaseId {
+            slot,
+            generation: entry.generation,
+        })
     }
 
     pub(super) fn get(&mut self, id: LeaseId) -> Result<&mut LeaseState, Error> {
-        let unknown = Error::UnknownLease { slot: id.slot, generation: id.generation };
+        let unknown = Error::UnknownLease {
+            slot: id.slot,
+            generation: id.generation,
+        };
         self.slots
             .get_mut(id.slot as usize)
             .filter(|entry| entry.generation == id.generation)

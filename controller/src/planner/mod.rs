@@ -17,10 +17,11 @@ mod tests;
 use std::collections::BTreeMap;
 
 use striata_core::alloc::PageAllocator;
+use striata_core::config::{PolicyName, WritePolicy};
 use striata_core::evict::policy_by_name;
-use striata_core::prefix::{Evicted, Namespace, PageKey, PrefixIndex};
+use striata_core::prefix::{Evicted, Namespace, PageKey, PathLock, PrefixIndex};
 use striata_core::sync::Arc;
-use striata_core::{FenceId, L1, L1Page, L2, L2Page, OpId, PoolGeometry, Stripe};
+use striata_core::{FenceId, L1, L1Page, L2, L2Page, OpId, PagePair, PoolGeometry, Stripe};
 
 use crate::error::Error;
 use crate::lease::{Lease, ReleaseStack};
@@ -33,26 +34,6 @@ pub use insert::Inserted;
 pub use reserve::Reserve;
 pub use stats::PlannerStats;
 
-/// When a page is written to L2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WritePolicy {
-    /// At the first insert.
-    WriteThrough,
-    /// Once it was inserted for the second time.
-    WriteThroughSelective,
-}
-
-impl WritePolicy {
-    /// Inserts after which a page is stored.
-    #[must_use]
-    pub const fn threshold(self) -> u64 {
-        match self {
-            Self::WriteThrough => 1,
-            Self::WriteThroughSelective => 2,
-        }
-    }
-}
-
 /// What a planner decides with.
 #[derive(Clone, Debug)]
 pub struct PlannerConfig {
@@ -60,8 +41,8 @@ pub struct PlannerConfig {
     pub pool: PoolGeometry,
     /// Pages of the L2 pool; 0 turns the tier off.
     pub l2_pages: u32,
-    /// Name of the eviction policy of both tiers.
-    pub policy: String,
+    /// The eviction policy of both tiers.
+    pub policy: PolicyName,
     /// When pages are stored.
     pub write_policy: WritePolicy,
     /// Fewer tokens than this are computed rather than loaded back.
@@ -84,7 +65,7 @@ impl PlannerConfig {
         Self {
             pool,
             l2_pages,
-            policy: "lru".to_owned(),
+            policy: PolicyName::Lru,
             write_policy: WritePolicy::WriteThrough,
             load_back_threshold: 10,
             load_back_quota: None,
@@ -99,6 +80,8 @@ impl PlannerConfig {
 #[derive(Debug)]
 struct Operation {
     order: Order,
+    /// The operation's own hold on the path whose pages it loads.
+    lock: Option<PathLock>,
     /// Leases that pass this load's gate.
     holders: u32,
     /// Pages of a failed load, freed with the last holder.
@@ -138,6 +121,8 @@ pub enum Confirm {
 pub struct Planner {
     config: PlannerConfig,
     stripe: Stripe,
+    /// Inserts after which a page is stored.
+    store_after: u32,
     index: PrefixIndex,
     l1: PageAllocator<L1>,
     l2: PageAllocator<L2>,
@@ -161,30 +146,41 @@ pub struct Planner {
     released: Vec<u32>,
     scratch_l1: Vec<L1Page>,
     scratch_l2: Vec<L2Page>,
+    path_l1: Vec<Option<L1Page>>,
+    path_l2: Vec<Option<L2Page>>,
 }
 
 impl Planner {
     /// A planner of empty tiers.
     ///
     /// # Errors
-    /// An unknown policy, or no lease allowed.
+    /// A policy that is not built, or no lease allowed.
     pub fn new(config: PlannerConfig) -> Result<Self, Error> {
-        let policy = policy_by_name(&config.policy).ok_or_else(|| {
-            Error::Config(format!(
-                "eviction policy {:?} is unknown: known are {}",
-                config.policy,
-                striata_core::evict::POLICY_NAMES.join(", ")
-            ))
+        let policy = policy_by_name(config.policy.name()).ok_or_else(|| Error::NotBuilt {
+            what: format!("eviction policy {}", config.policy),
         })?;
+        let store_after = match config.write_policy {
+            WritePolicy::WriteThrough => 1,
+            WritePolicy::WriteThroughSelective => 2,
+            WritePolicy::WriteBack => {
+                let what = format!("write policy {}", config.write_policy);
+                return Err(Error::NotBuilt { what });
+            }
+        };
         if config.max_leases == 0 {
-            return Err(Error::Config("max_leases is 0: at least one lease is needed".to_owned()));
+            return Err(Error::Config(
+                "max_leases is 0: at least one lease is needed".to_owned(),
+            ));
         }
         let pages = config.pool.pages();
         let mut index = PrefixIndex::new(policy, pages, config.l2_pages);
-        index.set_duplicates_first(config.duplicates_first);
+        if store_after > 1 {
+            index = index.with_exact_hits();
+        }
         let releases = Arc::new(ReleaseStack::new(config.max_leases));
         Ok(Self {
             stripe: config.pool.stripe(),
+            store_after,
             index,
             l1: PageAllocator::new(pages, 1),
             l2: PageAllocator::new(config.l2_pages, 0),
@@ -205,6 +201,8 @@ impl Planner {
             released: Vec::new(),
             scratch_l1: Vec::new(),
             scratch_l2: Vec::new(),
+            path_l1: Vec::new(),
+            path_l2: Vec::new(),
             config,
         })
     }
@@ -225,10 +223,10 @@ impl Planner {
     #[must_use]
     pub fn stats(&self) -> PlannerStats {
         let mut stats = self.stats;
-        stats.free_pages_l1 = self.l1.free_pages();
-        stats.free_pages_l2 = self.l2.free_pages();
-        stats.resident_pages_l1 = self.l1_states.count(PageState::Resident);
-        stats.resident_pages_l2 = self.l2_states.count(PageState::Resident);
+        stats.free_pages_l1 = self.l1.free_pages() as u64;
+        stats.free_pages_l2 = self.l2.free_pages() as u64;
+        stats.resident_pages_l1 = u64::from(self.l1_states.count(PageState::Resident));
+        stats.resident_pages_l2 = u64::from(self.l2_states.count(PageState::Resident));
         stats.leases = self.leases.held();
         stats.operations_in_flight = self.in_flight();
         stats
@@ -240,10 +238,9 @@ impl Planner {
     /// A hit is whole widened pages, at most floor((L - 1) / W) of them, so that one token is
     /// left to compute (unless full-length hits are configured); 0 is an ordinary answer.
     #[must_use]
-    pub fn lookup(&mut self, namespace: &Namespace, keys: &[PageKey], tokens: u64) -> Lookup {
-        let root = self.index.root(namespace);
+    pub fn lookup(&self, namespace: Namespace, keys: &[PageKey], tokens: u64) -> Lookup {
         let limit = self.hit_limit(keys, tokens);
-        let found = self.index.match_prefix(root, &keys[..limit]);
+        let found = self.index.match_prefix(namespace.root(), &keys[..limit]);
         let w = self.stripe.widened_page();
         Lookup {
             tokens_l1: found.l1_pages as u64 * w,
@@ -280,24 +277,51 @@ impl Planner {
 
     /// The fence after which rows that the engine has touched so far are settled.
     fn fence_of_use(&self) -> FenceId {
-        if self.step_running { self.open_fence } else { FenceId::new(self.open_fence.get() - 1) }
+        if self.step_running {
+            self.open_fence
+        } else {
+            FenceId::new(self.open_fence.get() - 1)
+        }
     }
 
     fn in_flight(&self) -> usize {
-        self.operations.values().filter(|op| op.good_pages.is_none()).count()
+        self.operations
+            .values()
+            .filter(|op| op.good_pages.is_none())
+            .count()
     }
 
     /// The oldest operation that is not acknowledged.
     fn oldest_in_flight(&self) -> Option<OpId> {
-        self.operations.iter().find(|(_, op)| op.good_pages.is_none()).map(|(&op, _)| op)
+        self.operations
+            .iter()
+            .find(|(_, op)| op.good_pages.is_none())
+            .map(|(&op, _)| op)
     }
 
-    fn issue(&mut self, kind: OrderKind, pages: Vec<striata_core::PagePair>, after: Option<FenceId>) -> OpId {
+    fn issue(
+        &mut self,
+        kind: OrderKind,
+        pages: Vec<PagePair>,
+        after: Option<FenceId>,
+        lock: Option<PathLock>,
+    ) -> OpId {
         let op = OpId::new(self.next_op);
         self.next_op += 1;
-        let order = Order { op, kind, pages, after };
+        let order = Order {
+            op,
+            kind,
+            pages,
+            after,
+        };
         self.orders.push(order.clone());
-        let operation = Operation { order, holders: 0, failed: Vec::new(), good_pages: None };
+        let operation = Operation {
+            order,
+            lock,
+            holders: 0,
+            failed: Vec::new(),
+            good_pages: None,
+        };
         self.operations.insert(op, operation);
         op
     }
@@ -315,23 +339,38 @@ impl Planner {
             return Err(format!("L1 states {l1:?} do not add up"));
         }
         // The sink counts as free in the states and is in no allocator.
-        let free = self.l1_states.count(PageState::Free) - 1;
-        if free != self.l1.free_pages() {
-            return Err(format!("L1: {free} pages are free, the allocator has {}", self.l1.free_pages()));
+        let resident = |pages: u32| pages as usize;
+        let checks = [
+            (
+                "L1 free",
+                self.l1_states.count(PageState::Free) - 1,
+                self.l1.free_pages(),
+            ),
+            (
+                "L2 free",
+                self.l2_states.count(PageState::Free),
+                self.l2.free_pages(),
+            ),
+            (
+                "L1 resident or loading",
+                self.l1_states.count(PageState::Resident)
+                    + self.l1_states.count(PageState::Loading),
+                self.index.resident_l1(),
+            ),
+            (
+                "L2 resident",
+                self.l2_states.count(PageState::Resident),
+                self.index.resident_l2(),
+            ),
+        ];
+        match checks
+            .into_iter()
+            .find(|(_, states, owner)| resident(*states) != *owner)
+        {
+            Some((what, states, owner)) => Err(format!(
+                "{what}: {states} pages by state, {owner} by their owner"
+            )),
+            None => Ok(()),
         }
-        let free = self.l2_states.count(PageState::Free);
-        if free != self.l2.free_pages() {
-            return Err(format!("L2: {free} pages are free, the allocator has {}", self.l2.free_pages()));
-        }
-        let indexed = self.index.resident_l1();
-        let states = self.l1_states.count(PageState::Resident) + self.l1_states.count(PageState::Loading);
-        if u64::from(states) != indexed as u64 {
-            return Err(format!("L1: {states} resident or loading pages, {indexed} in the index"));
-        }
-        let (states, indexed) = (self.l2_states.count(PageState::Resident), self.index.resident_l2());
-        if u64::from(states) != indexed as u64 {
-            return Err(format!("L2: {states} resident pages, {indexed} in the index"));
-        }
-        Ok(())
     }
 }

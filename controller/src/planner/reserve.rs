@@ -50,7 +50,7 @@ impl Planner {
     /// No tokens; too few keys; no lease slot.
     pub fn reserve(
         &mut self,
-        namespace: &Namespace,
+        namespace: Namespace,
         keys: &[PageKey],
         tokens: u64,
     ) -> Result<Reserve, Error> {
@@ -63,89 +63,118 @@ impl Planner {
         let needed = self.stripe.pages_for(tokens);
         if needed > u64::from(self.config.pool.usable_pages()) {
             self.stats.out_of_space += 1;
-            let (available, evictable) =
-                (u64::from(self.l1.free_pages()), self.index.evictable_l1() as u64);
-            return Ok(Reserve::OutOfSpace { needed, available, evictable });
+            let (available, evictable) = (
+                self.l1.free_pages() as u64,
+                self.index.evictable_l1() as u64,
+            );
+            return Ok(Reserve::OutOfSpace {
+                needed,
+                available,
+                evictable,
+            });
         }
         let table_len = usize::try_from(needed).unwrap_or(usize::MAX);
 
-        let root = self.index.root(namespace);
         let limit = self.hit_limit(keys, tokens);
-        let found = self.index.match_prefix(root, &keys[..limit]);
+        let found = self.index.match_prefix(namespace.root(), &keys[..limit]);
         let hits = self.choose_hits(found.l1_pages, found.l2_pages);
-        let lock = self.index.acquire(root, &keys[..hits.l1 + hits.loaded]);
-        self.index.pages_of(&lock, &mut self.scratch_l1, &mut self.scratch_l2);
-        // The sources are safe from eviction on L2 from here on.
-        for page in &self.scratch_l2[hits.l1..] {
-            self.index.pin_l2(*page);
-        }
+        let path = &keys[..hits.l1 + hits.loaded];
+        let lock = self.index.acquire_prefix(namespace.root(), path);
+        self.read_path(&lock, &hits)?;
         let fresh = table_len - hits.l1;
         if self.make_room_l1(fresh)? < fresh {
-            return self.refuse(lock, &hits, fresh as u64);
+            return self.refuse(lock, fresh as u64);
         }
-        let id = self.grant(lock, keys, &hits, fresh)?;
+        let own = (hits.loaded > 0).then(|| self.index.acquire_prefix(namespace.root(), path));
+        let id = self.grant(lock, own, keys, &hits, fresh)?;
         Ok(Reserve::Granted(self.hand_out(id, tokens, &hits)?))
+    }
+
+    /// Reads the hit pages of a locked path: those on L1, and the sources of the load, which are
+    /// pinned from here on.
+    fn read_path(&mut self, lock: &PathLock, hits: &Hits) -> Result<(), Error> {
+        self.index
+            .pages_of(lock, &mut self.path_l1, &mut self.path_l2)?;
+        self.scratch_l1.clear();
+        self.scratch_l1
+            .extend(self.path_l1[..hits.l1].iter().flatten());
+        self.scratch_l2.clear();
+        self.scratch_l2
+            .extend(self.path_l2[hits.l1..].iter().flatten());
+        for page in &self.scratch_l2 {
+            self.index.pin_l2(*page);
+        }
+        Ok(())
     }
 
     fn check_keys(&self, keys: &[PageKey], tokens: u64) -> Result<(), Error> {
         let pages = self.stripe.whole_pages(tokens);
         if (keys.len() as u64) < pages {
-            return Err(Error::KeysShort { keys: keys.len(), pages, tokens });
+            return Err(Error::KeysShort {
+                keys: keys.len(),
+                pages,
+                tokens,
+            });
         }
         Ok(())
     }
 
     /// Threshold and quota of the load-back.
     fn choose_hits(&mut self, l1: usize, on_l2: usize) -> Hits {
-        let quota = self.config.load_back_quota.map_or(on_l2, |quota| on_l2.min(quota as usize));
+        let quota = self
+            .config
+            .load_back_quota
+            .map_or(on_l2, |quota| on_l2.min(quota as usize));
         let enough = quota as u64 * self.stripe.widened_page() >= self.config.load_back_threshold;
         let loaded = if enough { quota } else { 0 };
         self.stats.declined_load_pages += (on_l2 - loaded) as u64;
         Hits { l1, loaded }
     }
 
-    fn refuse(&mut self, lock: PathLock, hits: &Hits, needed: u64) -> Result<Reserve, Error> {
-        for page in &self.scratch_l2[hits.l1..] {
+    fn refuse(&mut self, lock: PathLock, needed: u64) -> Result<Reserve, Error> {
+        for page in &self.scratch_l2 {
             self.index.unpin_l2(*page);
         }
-        self.index.release(lock);
+        self.index.release(lock)?;
         if let Some(after) = self.oldest_in_flight() {
             return Ok(Reserve::NotNow { after });
         }
         self.stats.out_of_space += 1;
-        let available = u64::from(self.l1.free_pages());
-        Ok(Reserve::OutOfSpace { needed, available, evictable: self.index.evictable_l1() as u64 })
+        let available = self.l1.free_pages() as u64;
+        Ok(Reserve::OutOfSpace {
+            needed,
+            available,
+            evictable: self.index.evictable_l1() as u64,
+        })
     }
 
     /// Room is there: allocates, plans the load, and records the lease.
     fn grant(
         &mut self,
         lock: PathLock,
+        own_lock: Option<PathLock>,
         keys: &[PageKey],
         hits: &Hits,
         fresh: usize,
     ) -> Result<LeaseId, Error> {
         let mut table = std::mem::take(&mut self.scratch_l1);
-        table.truncate(hits.l1);
         let mut loads = self.shared_loads(&table);
-        if self.l1.alloc(fresh, &mut table).is_err() {
-            // make_room_l1 has just counted these pages as free.
-            return Err(Error::Config("the L1 allocator lost free pages".to_owned()));
-        }
+        self.l1.alloc(fresh, &mut table)?;
         let (targets, own) = table[hits.l1..].split_at(hits.loaded);
         if !targets.is_empty() {
             let pages: Vec<PagePair> = targets
                 .iter()
-                .zip(&self.scratch_l2[hits.l1..])
+                .zip(&self.scratch_l2)
                 .map(|(&l1, &l2)| PagePair { l1, l2 })
                 .collect();
             let used = targets.iter().map(|p| self.l1_used_until[p.index()]).max();
             let after = used.filter(|fence| *fence != FenceId::default());
-            self.index.attach_l1(&lock, hits.l1, targets);
-            let op = self.issue(OrderKind::Load, pages, after);
+            self.index.attach_l1(&lock, hits.l1, targets)?;
+            let op = self.issue(OrderKind::Load, pages, after, own_lock);
             for &page in targets {
                 self.l1_states.step(page, PageState::Loading)?;
                 self.l1_load[page.index()] = op;
+                self.index.pin_l1(page);
             }
             loads.push(op);
         }
@@ -159,7 +188,14 @@ impl Planner {
         }
         let indexed = hits.l1 + hits.loaded;
         let keys = keys.to_vec();
-        self.leases.grant(LeaseState { lock, keys, table, indexed, duplicates: Vec::new(), loads })
+        self.leases.grant(LeaseState {
+            lock,
+            keys,
+            table,
+            indexed,
+            duplicates: Vec::new(),
+            loads,
+        })
     }
 
     /// Loads of other requests that bring pages which this request shares.
@@ -202,7 +238,9 @@ impl Planner {
         self.apply_releases()?;
         let have = self.leases.get(lease.id)?.table.len();
         let needed = self.stripe.pages_for(tokens);
-        let fresh = usize::try_from(needed).unwrap_or(usize::MAX).saturating_sub(have);
+        let fresh = usize::try_from(needed)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(have);
         if self.make_room_l1(fresh)? < fresh {
             if let Some(after) = self.oldest_in_flight() {
                 return Ok(Some(Reserve::NotNow { after }));
@@ -210,14 +248,14 @@ impl Planner {
             self.stats.out_of_space += 1;
             return Ok(Some(Reserve::OutOfSpace {
                 needed: fresh as u64,
-                available: u64::from(self.l1.free_pages()),
+                available: self.l1.free_pages() as u64,
                 evictable: self.index.evictable_l1() as u64,
             }));
         }
         let mut pages = std::mem::take(&mut self.scratch_l1);
         pages.clear();
-        let taken = self.l1.alloc(fresh, &mut pages).is_ok();
-        for &page in pages.iter().filter(|_| taken) {
+        self.l1.alloc(fresh, &mut pages)?;
+        for &page in &pages {
             self.l1_states.step(page, PageState::Reserved)?;
         }
         self.leases.get(lease.id)?.table.extend_from_slice(&pages);
@@ -246,7 +284,9 @@ impl Planner {
         let state = self.leases.get(lease.id)?;
         let mut valid = None;
         for op in &state.loads {
-            let Some(operation) = self.operations.get(op) else { continue };
+            let Some(operation) = self.operations.get(op) else {
+                continue;
+            };
             if operation.good_pages.is_none() {
                 return Ok(Confirm::Pending { op: *op });
             }
@@ -255,6 +295,8 @@ impl Planner {
                 valid = valid.into_iter().chain(at).min();
             }
         }
-        Ok(valid.map_or(Confirm::Done, |at| Confirm::LoadFailed { valid_tokens: at as u64 * w }))
+        Ok(valid.map_or(Confirm::Done, |at| Confirm::LoadFailed {
+            valid_tokens: at as u64 * w,
+        }))
     }
 }

@@ -42,13 +42,13 @@ pub struct PlannerStats {
     /// Pages that left L2 by eviction.
     pub evicted_pages_l2: u64,
     /// Pages in the L1 allocator.
-    pub free_pages_l1: u32,
+    pub free_pages_l1: u64,
     /// Pages in the L2 allocator.
-    pub free_pages_l2: u32,
+    pub free_pages_l2: u64,
     /// Readable pages on L1.
-    pub resident_pages_l1: u32,
+    pub resident_pages_l1: u64,
     /// Readable pages on L2.
-    pub resident_pages_l2: u32,
+    pub resident_pages_l2: u64,
     /// Leases held.
     pub leases: usize,
     /// Orders that are not acknowledged.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The public copy call of HiCache's shape: two slot lists of the widened space.
 
-use striata_core::plan::{CopyDirection, CopyPlan, PlanError};
-use striata_core::{L1Page, OpId, PagePair, PoolGeometry, Slot};
+use striata_core::plan::{CopyDirection, CopyPlan};
+use striata_core::{OpId, PagePair, Slot};
 use striata_gpu::{Device, Direction};
 
 use super::ShardGroup;
@@ -63,7 +63,9 @@ impl<D: Device> ShardGroup<D> {
             self.pool.pages(),
             self.l2_pages,
         )?;
-        refuse_sink(self.pool, pages)?;
+        if pages.iter().any(|pair| !self.pool.is_usable_page(pair.l1)) {
+            return Err(Error::Sink);
+        }
         let direction = match direction {
             CopyDirection::HostToDevice => Direction::HostToDevice,
             CopyDirection::DeviceToHost => Direction::DeviceToHost,
@@ -75,13 +77,9 @@ impl<D: Device> ShardGroup<D> {
                 .map_err(|source| Error::Transfer { rank, source })?;
         }
         let bytes_per_rank = pages.len() as u64 * self.pool.page().page_bytes();
-        Ok(Copied { pages: pages.len(), bytes_per_rank })
-    }
-}
-
-fn refuse_sink(pool: PoolGeometry, pages: &[PagePair]) -> Result<(), PlanError> {
-    match pages.iter().find(|pair| !pool.is_usable_page(pair.l1)) {
-        Some(PagePair { l1, .. }) if *l1 == L1Page::new(0) => Err(PlanError::Sink),
-        _ => Ok(()),
+        Ok(Copied {
+            pages: pages.len(),
+            bytes_per_rank,
+        })
     }
 }

@@ -18,7 +18,10 @@ pub(super) struct Fences<D: Device> {
 
 impl<D: Device> Default for Fences<D> {
     fn default() -> Self {
-        Self { recorded_until: FenceId::default(), events: BTreeMap::new() }
+        Self {
+            recorded_until: FenceId::default(),
+            events: BTreeMap::new(),
+        }
     }
 }
 
@@ -29,7 +32,10 @@ impl<D: Device> Fences<D> {
 
     /// The event of a rank; none once the fence has completed everywhere.
     pub(super) fn event(&self, fence: FenceId, rank: usize) -> Option<D::Event> {
-        self.events.get(&fence).and_then(|events| events.get(rank)).cloned()
+        self.events
+            .get(&fence)
+            .and_then(|events| events.get(rank))
+            .cloned()
     }
 
     pub(super) fn record(&mut self, fence: FenceId, events: Vec<D::Event>) {

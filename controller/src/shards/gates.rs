@@ -32,7 +32,10 @@ impl<D: Device> LayerGates<D> {
     pub fn wait_layer(&self, layer: LayerId, stream: &D::Stream) -> Result<(), Error> {
         for gate in &self.gates {
             gate.wait_layer(layer, stream)
-                .map_err(|source| Error::Gate { rank: self.rank, source })?;
+                .map_err(|source| Error::Gate {
+                    rank: self.rank,
+                    source,
+                })?;
         }
         Ok(())
     }

@@ -120,25 +120,48 @@ impl<D: Device> ShardGroup<D> {
     ) -> Result<Self, Error> {
         let ranks = devices.len();
         let count = |what, given| {
-            (given == ranks).then_some(()).ok_or(Error::RankCount { what, given, ranks })
+            (given == ranks)
+                .then_some(())
+                .ok_or(Error::RankCount { what, given, ranks })
         };
         count("L1 pools", planes.len())?;
         count("L2 pools", hosts.len())?;
-        let l2_pages = hosts.iter().flatten().map(|host| host.pages()).min().unwrap_or(0);
-        let dcp_ranks = pool.stripe().ranks().collect::<Vec<_>>().into_iter().cycle();
+        let l2_pages = hosts
+            .iter()
+            .flatten()
+            .map(|host| host.pages())
+            .min()
+            .unwrap_or(0);
+        let dcp_ranks = pool
+            .stripe()
+            .ranks()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .cycle();
         let mut shards = Vec::with_capacity(ranks);
-        for ((device, planes), (host, dcp_rank)) in
-            devices.into_iter().zip(planes).zip(hosts.into_iter().zip(dcp_ranks))
+        for ((device, planes), (host, dcp_rank)) in devices
+            .into_iter()
+            .zip(planes)
+            .zip(hosts.into_iter().zip(dcp_ranks))
         {
             let rank = shards.len();
             let engine = TransferEngine::new(
                 device.clone(),
                 Arc::clone(&planes),
                 host.clone(),
-                TransferConfig { rank: dcp_rank, ..*config },
+                TransferConfig {
+                    rank: dcp_rank,
+                    ..*config
+                },
             )
             .map_err(|source| Error::Transfer { rank, source })?;
-            shards.push(Shard { dcp_rank, device, planes, host, engine });
+            shards.push(Shard {
+                dcp_rank,
+                device,
+                planes,
+                host,
+                engine,
+            });
         }
         Ok(Self {
             pool,
@@ -170,7 +193,10 @@ impl<D: Device> ShardGroup<D> {
     /// # Errors
     /// No such rank.
     pub fn shard(&self, rank: usize) -> Result<&Shard<D>, Error> {
-        self.shards.get(rank).ok_or(Error::NoSuchRank { rank, ranks: self.shards.len() })
+        self.shards.get(rank).ok_or(Error::NoSuchRank {
+            rank,
+            ranks: self.shards.len(),
+        })
     }
 
     /// Hands an order to every rank. One whose fence is not recorded yet is kept until it is.
@@ -178,21 +204,30 @@ impl<D: Device> ShardGroup<D> {
     /// # Errors
     /// A rank that refuses it.
     pub fn submit(&mut self, order: Order) -> Result<(), Error> {
-        if order.after.is_some_and(|fence| !self.fences.is_recorded(fence)) {
+        if order
+            .after
+            .is_some_and(|fence| !self.fences.is_recorded(fence))
+        {
             self.held.push_back(order);
             return Ok(());
         }
         let mut gates = Vec::new();
         let pages: Arc<[_]> = order.pages.into();
-        let issued = self.shards.iter().map(|s| s.device.now()).min().unwrap_or_default();
+        let issued = self
+            .shards
+            .iter()
+            .map(|s| s.device.now())
+            .min()
+            .unwrap_or_default();
         for (rank, shard) in self.shards.iter().enumerate() {
             let after = order.after.and_then(|fence| self.fences.event(fence, rank));
             let (op, pages) = (order.op, Arc::clone(&pages));
             match order.kind {
                 OrderKind::Store => shard.engine.store(StoreJob { op, pages, after }),
-                OrderKind::Load => {
-                    shard.engine.load(LoadJob { op, pages, after }).map(|gate| gates.push(gate))
-                }
+                OrderKind::Load => shard
+                    .engine
+                    .load(LoadJob { op, pages, after })
+                    .map(|gate| gates.push(gate)),
             }
             .map_err(|source| Error::Transfer { rank, source })?;
         }
@@ -209,7 +244,13 @@ impl<D: Device> ShardGroup<D> {
             first_layer: None,
             finished: issued,
         };
-        self.pending.insert(order.op, Pending { ranks_left: self.shards.len(), report });
+        self.pending.insert(
+            order.op,
+            Pending {
+                ranks_left: self.shards.len(),
+                report,
+            },
+        );
         Ok(())
     }
 
@@ -221,7 +262,11 @@ impl<D: Device> ShardGroup<D> {
     pub fn record_fence(&mut self, fence: FenceId, streams: &[D::Stream]) -> Result<(), Error> {
         let (given, ranks) = (streams.len(), self.shards.len());
         if given != ranks {
-            return Err(Error::RankCount { what: "streams", given, ranks });
+            return Err(Error::RankCount {
+                what: "streams",
+                given,
+                ranks,
+            });
         }
         let mut events = Vec::with_capacity(ranks);
         for (shard, stream) in self.shards.iter().zip(streams) {
@@ -240,16 +285,14 @@ impl<D: Device> ShardGroup<D> {
     ///
     /// # Errors
     /// A rank whose engine is broken.
-    pub fn poll(
-        &mut self,
-        acks: &mut Vec<Ack>,
-        reports: &mut Vec<OpReport>,
-    ) -> Result<(), Error> {
+    pub fn poll(&mut self, acks: &mut Vec<Ack>, reports: &mut Vec<OpReport>) -> Result<(), Error> {
         for (rank, shard) in self.shards.iter().enumerate() {
             self.completions.clear();
             shard.engine.poll(&mut self.completions);
             for done in &self.completions {
-                let Some(pending) = self.pending.get_mut(&done.op) else { continue };
+                let Some(pending) = self.pending.get_mut(&done.op) else {
+                    continue;
+                };
                 pending.ranks_left -= 1;
                 merge(&mut pending.report, done);
                 if let Some(error) = &done.error {
@@ -262,7 +305,10 @@ impl<D: Device> ShardGroup<D> {
             if pending.ranks_left > 0 {
                 return true;
             }
-            acks.push(Ack { op: *op, good_pages: pending.report.good_pages });
+            acks.push(Ack {
+                op: *op,
+                good_pages: pending.report.good_pages,
+            });
             reports.push(pending.report);
             self.gates.remove(op);
             false
@@ -277,7 +323,10 @@ impl<D: Device> ShardGroup<D> {
     /// A rank whose engine is broken.
     pub fn drain(&self) -> Result<(), Error> {
         for (rank, shard) in self.shards.iter().enumerate() {
-            shard.engine.drain().map_err(|source| Error::Transfer { rank, source })?;
+            shard
+                .engine
+                .drain()
+                .map_err(|source| Error::Transfer { rank, source })?;
         }
         Ok(())
     }
@@ -291,7 +340,8 @@ impl<D: Device> ShardGroup<D> {
             return Err(Error::NotStarted { op });
         }
         for (rank, gate) in self.gates.get(&op).into_iter().flatten().enumerate() {
-            gate.synchronize().map_err(|source| Error::Gate { rank, source })?;
+            gate.synchronize()
+                .map_err(|source| Error::Gate { rank, source })?;
         }
         Ok(())
     }
