@@ -7,7 +7,9 @@ pub(crate) fn peak_memory_bytes() -> Option<u64> {
 }
 
 fn parse(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -18,7 +20,10 @@ mod tests {
 
     #[test]
     fn the_high_water_mark_is_read() {
-        assert_eq!(parse("Name:\tx\nVmHWM:\t  2048 kB\nVmRSS:\t 1 kB\n"), Some(2 << 20));
+        assert_eq!(
+            parse("Name:\tx\nVmHWM:\t  2048 kB\nVmRSS:\t 1 kB\n"),
+            Some(2 << 20)
+        );
         assert_eq!(parse("Name:\tx\n"), None);
     }
 }

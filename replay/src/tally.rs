@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sums and percentiles over the requests of a replay.
 
-use crate::report::{Outcome, Percentiles, ReplicaReport, ReplayReport, RequestRecord};
+use crate::report::{Outcome, Percentiles, ReplayReport, ReplicaReport, RequestRecord};
 
 /// Values of one quantity.
 #[derive(Clone, Debug, Default)]
@@ -87,13 +87,11 @@ impl Tally {
         }
         self.load_backs += u64::from(record.hit_tokens_l2 > 0);
         self.verified_rows += record.verified_rows;
-        for (samples, value) in [
-            (&mut self.first_layer_us, record.first_layer_us),
-            (&mut self.all_layers_us, record.all_layers_us),
-            (&mut self.stall_us, Some(record.stall_us)),
-            (&mut self.ttft_ms, Some(record.ttft_ms)),
-        ] {
-            samples.0.extend(value);
+        self.stall_us.push(record.stall_us);
+        self.ttft_ms.push(record.ttft_ms);
+        if let (Some(first), Some(all)) = (record.first_layer_us, record.all_layers_us) {
+            self.first_layer_us.push(first);
+            self.all_layers_us.push(all);
         }
         let at = usize::try_from(record.replica).unwrap_or(usize::MAX);
         if let Some(replica) = self.replicas.get_mut(at) {

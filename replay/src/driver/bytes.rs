@@ -128,7 +128,9 @@ impl<D: Device> WholeEngine<D> {
     ) -> Result<(), Error> {
         let hits = hit_spans(plan, step);
         let prefix = step.lease.hit_tokens();
-        let layer_nanos = plan.compute.layer_nanos(step.request.input_tokens - prefix, prefix);
+        let layer_nanos = plan
+            .compute
+            .layer_nanos(step.request.input_tokens - prefix, prefix);
         for layer in (0..plan.layers()).map(LayerId::new) {
             for (rank, work) in works.iter_mut().enumerate() {
                 match self.submit_layer(plan, rank, layer, &hits, layer_nanos, work) {
@@ -250,7 +252,7 @@ impl<D: Device> Engine for WholeEngine<D> {
         prompt_tokens: u64,
     ) -> Result<Reserve, Error> {
         let prefix = identity.prefix(plan, prompt_tokens);
-        self.cache.reserve(&plan.namespace, prefix)
+        self.cache.reserve(plan.namespace, prefix)
     }
 
     fn extend(&mut self, lease: &mut Lease, tokens: u64) -> Result<bool, Error> {

@@ -158,7 +158,9 @@ mod tests {
         let report = |corrupted: &[u32], differing: &[u32]| {
             let mut checks = Checks::new(Some(Fault::CorruptPage(1)));
             corrupted.iter().for_each(|&n| checks.corrupted(id(n)));
-            differing.iter().for_each(|&n| checks.differs(id(n), row(n)));
+            differing
+                .iter()
+                .for_each(|&n| checks.differs(id(n), row(n)));
             let mut report = ReplayReport::default();
             checks.finish(&mut report);
             report

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What serves one replica: the planner alone, or the whole engine with bytes.
 
-use striata_core::prefix::PageKey;
 use striata::{Confirm, Error, Lease, PlannerStats, Reserve};
+use striata_core::prefix::PageKey;
 
 use super::checks::Checks;
 use super::identity::Identity;

@@ -32,12 +32,13 @@ impl Identity {
         match plan.keys {
             KeySource::Blocks => {
                 self.tokens.clear();
-                self.keys.extend(self.content.iter().copied().map(PageKey::new));
+                self.keys
+                    .extend(self.content.iter().copied().map(PageKey::new));
             }
             KeySource::Tokens => {
                 plan.workload.tokens(request, &mut self.tokens);
                 if plan.hashes_keys {
-                    page_keys(&plan.namespace, plan.stripe, &self.tokens, &mut self.keys);
+                    page_keys(plan.namespace, plan.stripe, &self.tokens, &mut self.keys);
                 }
             }
         }

@@ -53,7 +53,7 @@ impl Engine for PlannerOnly {
         prompt_tokens: u64,
     ) -> Result<Reserve, Error> {
         let keys = identity.keys(plan.stripe.whole_pages(prompt_tokens));
-        self.planner.reserve(&plan.namespace, keys, prompt_tokens)
+        self.planner.reserve(plan.namespace, keys, prompt_tokens)
     }
 
     fn extend(&mut self, lease: &mut Lease, tokens: u64) -> Result<bool, Error> {

@@ -64,7 +64,9 @@ pub fn replay(
     let devices = |replica: u32| -> Vec<SimDevice> {
         let first = replica * plan.topology.attention_tp();
         let ranks = first..first + plan.topology.attention_tp();
-        ranks.map(|rank| SimDevice::new(SimConfig::new(rank))).collect()
+        ranks
+            .map(|rank| SimDevice::new(SimConfig::new(rank)))
+            .collect()
     };
     match config.device {
         DeviceChoice::Auto | DeviceChoice::Sim => {
@@ -106,7 +108,9 @@ fn run_with_bytes<D: Device>(
 /// Both tiers of every rank are in this machine's memory.
 fn check_memory(plan: &Plan, l1_bytes: u64, l2_bytes: u64) -> Result<(), ConfigError> {
     let ranks = plan.topology.tp();
-    let needed = l1_bytes.saturating_add(l2_bytes).saturating_mul(ranks.into());
+    let needed = l1_bytes
+        .saturating_add(l2_bytes)
+        .saturating_mul(ranks.into());
     match HostMemory::probe().spare() {
         Some(spare) if needed > spare => Err(ConfigError::TooMuchMemory {
             needed,
@@ -139,16 +143,24 @@ fn run<E: Engine>(
             report.config.row_bytes, report.config.model_row_bytes
         ));
     }
-    report.notices.iter().for_each(|notice| observer.notice(notice));
+    report
+        .notices
+        .iter()
+        .for_each(|notice| observer.notice(notice));
     let total = selected(config, TraceReader::count(&config.source)?);
     observer.started(total);
-    let mut replicas: Vec<Replica<E>> =
-        (0..).zip(engines).map(|(number, engine)| Replica::new(number, engine)).collect();
+    let mut replicas: Vec<Replica<E>> = (0..)
+        .zip(engines)
+        .map(|(number, engine)| Replica::new(number, engine))
+        .collect();
     let mut tally = Tally::new(plan.topology.replicas());
     let mut checks = Checks::new(config.fault);
     let skip = usize::try_from(config.selection.skip).unwrap_or(usize::MAX);
     let limit = config.selection.limit.unwrap_or(u64::MAX);
-    for request in reader.skip(skip).take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+    for request in reader
+        .skip(skip)
+        .take(usize::try_from(limit).unwrap_or(usize::MAX))
+    {
         let request = request?;
         let at = request.affinity() % replicas.len().max(1) as u64;
         let Some(replica) = replicas.get_mut(usize::try_from(at).unwrap_or_default()) else {

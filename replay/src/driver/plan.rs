@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A configuration after all units and defaults are resolved and everything is checked.
 
-use striata::{PlannerConfig, WritePolicy as PlannerWritePolicy};
+use striata::PlannerConfig;
 use striata_core::config::{Capacity, WritePolicy};
 use striata_core::prefix::{Namespace, NamespaceParts};
 use striata_core::{
@@ -65,8 +65,8 @@ impl Plan {
         let pool = PoolGeometry::adopted(PoolKind::Striped, stripe, page, rows)
             .map_err(EngineConfigError::from)?;
         let mut planner = PlannerConfig::new(pool, l2_pages);
-        planner.policy = config.policy.name().to_owned();
-        planner.write_policy = write_policy(config.write_policy)?;
+        planner.policy = config.policy;
+        planner.write_policy = config.write_policy;
         let namespace = Namespace::new(&NamespaceParts {
             model: &model.name,
             ..NamespaceParts::default()
@@ -151,12 +151,25 @@ fn check_options(config: &ReplayConfig) -> Result<(), ConfigError> {
             reason,
         })
     };
+    if config.write_policy == WritePolicy::WriteBack {
+        return Err(ConfigError::NotBuilt {
+            what: "write policy write_back",
+        });
+    }
     let verifies = config.verify != VerifyPolicy::None;
     if config.metadata_only && config.fault.is_some() {
-        return conflict("a fault", "a replay without bytes", "there is nothing to corrupt");
+        return conflict(
+            "a fault",
+            "a replay without bytes",
+            "there is nothing to corrupt",
+        );
     }
     if config.metadata_only && verifies {
-        return conflict("verify", "a replay without bytes", "there is nothing to compare");
+        return conflict(
+            "verify",
+            "a replay without bytes",
+            "there is nothing to compare",
+        );
     }
     if config.fault.is_some() && config.verify != VerifyPolicy::All {
         return conflict("a fault", "verify other than all", "rows would go unseen");
@@ -196,7 +209,11 @@ fn checked_pages(
             capacity,
             page_tokens: stripe.widened_page(),
             page_bytes: page.page_bytes(),
-            sink: if tier == "L1" { ", and L1 has a sink page beside" } else { "" },
+            sink: if tier == "L1" {
+                ", and L1 has a sink page beside"
+            } else {
+                ""
+            },
         });
     }
     u32::try_from(pages)
@@ -208,14 +225,4 @@ fn checked_pages(
             pages,
             max: MAX_PAGES,
         })
-}
-
-fn write_policy(policy: WritePolicy) -> Result<PlannerWritePolicy, ConfigError> {
-    match policy {
-        WritePolicy::WriteThrough => Ok(PlannerWritePolicy::WriteThrough),
-        WritePolicy::WriteThroughSelective => Ok(PlannerWritePolicy::WriteThroughSelective),
-        WritePolicy::WriteBack => Err(ConfigError::NotBuilt {
-            what: "write policy write_back",
-        }),
-    }
 }

@@ -114,7 +114,11 @@ impl<E: Engine> Replica<E> {
             Confirm::Done => {
                 self.engine.insert(lease, stored_tokens)?;
                 let whole = stored_tokens == plan.workload.stored_tokens(request);
-                let outcome = if whole { Outcome::Served } else { Outcome::Truncated };
+                let outcome = if whole {
+                    Outcome::Served
+                } else {
+                    Outcome::Truncated
+                };
                 (outcome, lease.hit_tokens_l2())
             }
             Confirm::LoadFailed { valid_tokens } => {
@@ -122,7 +126,10 @@ impl<E: Engine> Replica<E> {
                     "request {}: its load failed, {valid_tokens} tokens of the prefix stand",
                     request.index
                 ));
-                (Outcome::Failed, valid_tokens.saturating_sub(lease.hit_tokens_l1()))
+                (
+                    Outcome::Failed,
+                    valid_tokens.saturating_sub(lease.hit_tokens_l1()),
+                )
             }
             Confirm::Pending { op } => return Err(Error::Unconfirmed { op }),
         };
@@ -137,10 +144,10 @@ impl<E: Engine> Replica<E> {
 
     fn watch_levels(&mut self, plan: &Plan) {
         let stats = self.engine.stats();
-        let used = |pages: u64, free: u32| pages.saturating_sub(free.into());
-        let (l1, l2) = (plan.usable_pages(), u64::from(plan.l2_pages));
-        self.peak_l1 = self.peak_l1.max(used(l1, stats.free_pages_l1));
-        self.peak_l2 = self.peak_l2.max(used(l2, stats.free_pages_l2));
+        let used_l1 = plan.usable_pages().saturating_sub(stats.free_pages_l1);
+        let used_l2 = u64::from(plan.l2_pages).saturating_sub(stats.free_pages_l2);
+        self.peak_l1 = self.peak_l1.max(used_l1);
+        self.peak_l2 = self.peak_l2.max(used_l2);
     }
 
     fn bypass(&mut self, plan: &Plan, request: &Request) -> Result<RequestRecord, Error> {

@@ -87,7 +87,9 @@ fn note<D: Device>(
         row: record.row,
     };
     let page = u64::from(record.span);
-    let slot = plan.stripe.slot_of(shard.dcp_rank(), Row::new(record.row.into()));
+    let slot = plan
+        .stripe
+        .slot_of(shard.dcp_rank(), Row::new(record.row.into()));
     let row = MismatchedRow {
         request: step.request.index,
         replica: step.replica,

@@ -12,7 +12,9 @@ use super::plan::Plan;
 /// Spans of the hit pages: the same on every rank, since a whole page has P rows on each.
 pub(crate) fn hit_spans(plan: &Plan, step: Step<'_>) -> Arc<[RowSpan]> {
     let pages = pages_of(step, plan.stripe.whole_pages(step.lease.hit_tokens()));
-    pages.map(|(at, page)| whole_span(plan, step, at, page)).collect()
+    pages
+        .map(|(at, page)| whole_span(plan, step, at, page))
+        .collect()
 }
 
 /// Spans of the rows that `rank` computes: whole pages after the hits, and its share of a last page
@@ -33,8 +35,16 @@ fn pages_of(step: Step<'_>, pages: u64) -> impl Iterator<Item = (u64, L1Page)> {
 }
 
 fn whole_span(plan: &Plan, step: Step<'_>, at: u64, page: L1Page) -> RowSpan {
-    let content = usize::try_from(at).ok().and_then(|at| step.identity.content.get(at));
-    span(plan, content.copied().unwrap_or_default(), at, page, plan.stripe.page_rows())
+    let content = usize::try_from(at)
+        .ok()
+        .and_then(|at| step.identity.content.get(at));
+    span(
+        plan,
+        content.copied().unwrap_or_default(),
+        at,
+        page,
+        plan.stripe.page_rows(),
+    )
 }
 
 /// The rows of the last page that hold tokens, if it is not whole and has any on this rank.
