@@ -22,7 +22,8 @@ impl Samples {
         };
         Percentiles {
             count: values.len() as u64,
-            total: values.iter().sum(),
+            // The sum of nothing would be -0.
+            total: values.iter().fold(0.0, |sum, value| sum + value),
             p50: at(50),
             p90: at(90),
             p99: at(99),

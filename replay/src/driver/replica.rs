@@ -53,11 +53,14 @@ impl<E: Engine> Replica<E> {
         let prompt = request.input_tokens;
         // A request that cannot fit is not even named: its keys could be more than memory holds.
         if plan.stripe.pages_for(prompt) > plan.usable_pages() {
-            return self.bypass(plan, request);
+            return self.bypass(plan, request, Outcome::Refused);
+        }
+        if prompt == 0 {
+            return self.bypass(plan, request, Outcome::Served);
         }
         self.identity.fill(plan, request);
         let Some(mut lease) = self.reserve(plan, prompt)? else {
-            return self.bypass(plan, request);
+            return self.bypass(plan, request, Outcome::Refused);
         };
         let stored = self.hold_outputs(plan, request, &mut lease)?;
         let served = self.step(plan, request, &lease, stored, checks)?;
@@ -150,9 +153,15 @@ impl<E: Engine> Replica<E> {
         self.peak_l2 = self.peak_l2.max(used_l2);
     }
 
-    fn bypass(&mut self, plan: &Plan, request: &Request) -> Result<RequestRecord, Error> {
+    /// Computes a request without the cache.
+    fn bypass(
+        &mut self,
+        plan: &Plan,
+        request: &Request,
+        outcome: Outcome,
+    ) -> Result<RequestRecord, Error> {
         let served = Served {
-            outcome: Outcome::Refused,
+            outcome,
             hit_tokens_l2: 0,
             times: None,
             forward: self.engine.bypass(plan, request)?,

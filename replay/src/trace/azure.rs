@@ -23,8 +23,8 @@ impl Parser {
         Ok(Request {
             index,
             arrival: (at - origin).max(0.0),
-            input_tokens: whole(&input)?.input(HEADER[1])?,
-            output_tokens: whole(&output)?.output(HEADER[2])?,
+            input_tokens: whole(&input)?.tokens(HEADER[1])?,
+            output_tokens: whole(&output)?.tokens(HEADER[2])?,
             session: None,
             blocks: Blocks::default(),
         })
