@@ -33,4 +33,4 @@ pub use error::{ConfigError, ReplayError};
 pub use model::ModelShape;
 pub use report::{Outcome, ReplayObserver, ReplayReport, RequestRecord};
 pub use striata_core::config::{Capacity, PolicyName as Policy, WritePolicy};
-pub use sweep::{SweepConfig, SweepRow};
+pub use sweep::{SweepConfig, SweepRow, sweep};

@@ -186,11 +186,7 @@ fn kept_outputs_are_stored_and_large_requests_refused() {
     assert_eq!((report.mismatches, report.errors), (0, 0));
     for record in &records.0 {
         let pages = record.input_tokens.div_ceil(128);
-        assert_eq!(
-            record.outcome == Outcome::Refused,
-            pages > 10,
-            "{record:?}"
-        );
+        assert_eq!(record.outcome == Outcome::Refused, pages > 10, "{record:?}");
     }
     assert!(report.refused_requests > 0);
     let truncated = records
