@@ -131,8 +131,9 @@ impl<D: Device> WholeEngine<D> {
         let layer_nanos = plan
             .compute
             .layer_nanos(step.request.input_tokens - prefix, prefix);
-        for layer in (0..plan.layers()).map(LayerId::new) {
-            for (rank, work) in works.iter_mut().enumerate() {
+        // Rank after rank: a simulated stream is a thread, which wakes once for all layers so.
+        for (rank, work) in works.iter_mut().enumerate() {
+            for layer in (0..plan.layers()).map(LayerId::new) {
                 match self.submit_layer(plan, rank, layer, &hits, layer_nanos, work) {
                     Err(Error::Gate { .. }) => return Ok(()),
                     submitted => submitted?,
