@@ -88,7 +88,7 @@ fn run_with_bytes<D: Device>(
 ) -> Result<ReplayReport, ReplayError> {
     let mut setup = HiCacheSetup::new(plan.planner());
     setup.host_layout = config.host_layout;
-    let (l1_bytes, l2_bytes) = setup.bytes_per_rank();
+    let (l1_bytes, l2_bytes) = plan.bytes_per_rank();
     check_memory(plan, l1_bytes, l2_bytes)?;
     report.l1.bytes_per_rank = l1_bytes;
     report.l2.bytes_per_rank = l2_bytes;

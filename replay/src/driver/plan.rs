@@ -3,6 +3,7 @@
 
 use striata::PlannerConfig;
 use striata_core::config::{Capacity, WritePolicy};
+use striata_core::models::MAX_LAYERS;
 use striata_core::prefix::{Namespace, NamespaceParts};
 use striata_core::{
     ConfigError as EngineConfigError, PageGeometry, PoolGeometry, PoolKind, Stripe, Topology,
@@ -108,6 +109,13 @@ impl Plan {
         self.pool.page().layers()
     }
 
+    /// Bytes of L1, its sink included, and of L2 on one rank.
+    pub(crate) fn bytes_per_rank(&self) -> (u64, u64) {
+        let page = self.pool.page().page_bytes();
+        let of = |pages: u32| u64::from(pages).saturating_mul(page);
+        (of(self.pool.pages()), of(self.l2_pages))
+    }
+
     /// Words of a row.
     pub(crate) const fn row_words(&self) -> u32 {
         self.pool.page().row_bytes() / 4
@@ -154,6 +162,14 @@ fn check_options(config: &ReplayConfig) -> Result<(), ConfigError> {
     if config.write_policy == WritePolicy::WriteBack {
         return Err(ConfigError::NotBuilt {
             what: "write policy write_back",
+        });
+    }
+    let layers = config.model.layers;
+    if layers > MAX_LAYERS {
+        return Err(ConfigError::OutOfRange {
+            what: "layers",
+            value: layers.to_string(),
+            range: "1 to 4096",
         });
     }
     let verifies = config.verify != VerifyPolicy::None;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Configurations that tests begin with.
+#![allow(dead_code, reason = "no test uses all of them")]
 
 use striata_replay::{
     Capacity, ComputeModel, DeviceChoice, HostCapacity, KeySource, ModelShape, Outputs, Parallel,
