@@ -116,6 +116,23 @@ impl<D: Device> HiCache<D> {
         Ok(outcome)
     }
 
+    /// As [`HiCache::reserve`], and blocks while copies in flight hold the pages that are missing.
+    ///
+    /// # Errors
+    /// As [`HiCache::reserve`].
+    pub fn reserve_blocking(
+        &mut self,
+        namespace: Namespace,
+        prefix: Prefix<'_>,
+    ) -> Result<Reserve, Error> {
+        loop {
+            match self.reserve(namespace, prefix)? {
+                Reserve::NotNow { .. } => self.shards.drain()?,
+                outcome => return Ok(outcome),
+            }
+        }
+    }
+
     fn resolve<'a>(
         &'a mut self,
         namespace: Namespace,

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use striata_core::HostLayout;
+use striata_core::geometry::GeometryError;
+use striata_core::{EngineSettings, HostLayout, PoolGeometry, PoolKind};
 use striata_gpu::Device;
 use striata_gpu::planes::L1Planes;
 use striata_gpu::transfer::TransferConfig;
@@ -39,6 +40,37 @@ impl HiCacheSetup {
         }
     }
 
+    /// The setup of one replica of a checked configuration.
+    ///
+    /// # Errors
+    /// A pool that the geometry refuses.
+    pub fn from_settings(settings: &EngineSettings) -> Result<Self, Error> {
+        let stripe = settings.stripe;
+        let rows = settings
+            .l1_pages()
+            .saturating_mul(u64::from(stripe.page_rows()));
+        let pool = PoolGeometry::owned(PoolKind::Striped, stripe, settings.page, rows)?;
+        let pages = |tokens: u64| u32::try_from(stripe.whole_pages(tokens)).unwrap_or(u32::MAX);
+        let max = u64::from(u32::MAX);
+        let l2_pages = settings.l2_pages();
+        let l2_pages = u32::try_from(l2_pages).map_err(|_| GeometryError::TooManyPages {
+            pages: l2_pages,
+            max,
+        })?;
+        let planner = PlannerConfig {
+            policy: settings.eviction_policy,
+            write_policy: settings.write_policy,
+            load_back_threshold: settings.load_back_threshold,
+            load_back_quota: settings.load_back_quota.map(pages),
+            full_length_hits: settings.hit_full_length,
+            ..PlannerConfig::new(pool, l2_pages)
+        };
+        Ok(Self {
+            host_layout: settings.host_layout,
+            ..Self::new(planner)
+        })
+    }
+
     /// Bytes of L1 and of L2 that one rank needs.
     #[must_use]
     pub fn bytes_per_rank(&self) -> (u64, u64) {
@@ -70,5 +102,24 @@ impl HiCacheSetup {
         config.huge_pages = self.huge_pages;
         let pool = HostPool::new(&config).map_err(Arc::new)?;
         Ok(Some(Arc::new(pool)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use striata_core::EngineConfig;
+
+    #[test]
+    fn a_configuration_file_becomes_a_setup() {
+        let text = "tp = 8\ndcp_size = 8\nl1 = \"100p\"\nl2 = \"51200t\"\nload_back_quota = 1500\n\
+                    eviction_policy = \"slru\"\nhicache_write_policy = \"write_through_selective\"";
+        let settings = EngineConfig::from_toml(text).unwrap().validate().unwrap();
+        let setup = HiCacheSetup::from_settings(&settings).unwrap();
+        let planner = &setup.planner;
+        assert_eq!((planner.pool.usable_pages(), planner.l2_pages), (100, 100));
+        assert_eq!(planner.load_back_quota, Some(2));
+        // 101 pages of 61 layers x 64 rows x 1152 bytes, the sink among them.
+        assert_eq!(setup.bytes_per_rank(), (101 * 4_497_408, 100 * 4_497_408));
     }
 }

@@ -190,7 +190,8 @@ pub struct PoolGeometry {
 }
 
 impl PoolGeometry {
-    /// A pool that we allocate, with room for `capacity_rows` rows: (ceil(C / P) + 1) * P rows.
+    /// A pool that we allocate, for a capacity of C = `capacity_rows` rows: (floor(C / P) + 1) * P
+    /// rows, the page of the sink among them.
     ///
     /// # Errors
     /// No usable page, too many pages.
@@ -201,10 +202,7 @@ impl PoolGeometry {
         capacity_rows: u64,
     ) -> Result<Self, GeometryError> {
         let p = u64::from(stripe.page_rows());
-        let rows = capacity_rows
-            .div_ceil(p)
-            .saturating_add(1)
-            .saturating_mul(p);
+        let rows = (capacity_rows / p).saturating_add(1).saturating_mul(p);
         Self::adopted(kind, stripe, page, rows)
     }
 

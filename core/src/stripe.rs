@@ -167,6 +167,12 @@ impl Stripe {
         self.dcp == 1
     }
 
+    /// The same pages held by one rank alone: slots are rows.
+    #[must_use]
+    pub const fn alone(self) -> Self {
+        Self { dcp: 1, ..self }
+    }
+
     /// The ranks of the group, in order.
     pub fn ranks(self) -> impl ExactSizeIterator<Item = Rank> + DoubleEndedIterator {
         (0..self.dcp).map(Rank::new)

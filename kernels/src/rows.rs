@@ -23,10 +23,12 @@ impl PageSeed {
     /// The seed of the page whose tokens are named by `content` (the key of its prefix) and whose
     /// first token stands at `position`.
     #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the two halves of the key are wanted"
+    )]
     pub const fn new(namespace: u64, content: u128, position: u64) -> Self {
-        let bytes = content.to_le_bytes();
-        let low = u64::from_le_bytes(*bytes.first_chunk().expect("16 bytes hold 8"));
-        let high = u64::from_le_bytes(*bytes.last_chunk().expect("16 bytes hold 8"));
+        let (low, high) = (content as u64, (content >> 64) as u64);
         let mixed = mix64(low ^ mix64(high ^ mix64(namespace)));
         Self(mix64(mixed.wrapping_add(position.wrapping_mul(GOLDEN_64))))
     }

@@ -82,7 +82,7 @@ impl Rig {
         let pool = PoolGeometry::owned(PoolKind::Striped, stripe, page, rows).expect("a pool");
         let setup = HiCacheSetup::new(PlannerConfig::new(pool, config.l2_pages));
         let devices: Vec<_> = (0..config.groups * config.dcp)
-            .map(|rank| SimDevice::new(SimConfig::named(rank)).expect("a simulated device"))
+            .map(|rank| SimDevice::new(SimConfig::new(rank)))
             .collect();
         let streams = devices
             .iter()
@@ -93,7 +93,7 @@ impl Rig {
             cache,
             config,
             streams,
-            namespace: Namespace::new("rig"),
+            namespace: Namespace::from_digest(0x51A7),
         }
     }
 
@@ -105,7 +105,7 @@ impl Rig {
     pub fn serve(&mut self, tokens: &[u32]) -> Served {
         let outcome = self
             .cache
-            .reserve(&self.namespace, Prefix::Tokens(tokens))
+            .reserve(self.namespace, Prefix::Tokens(tokens))
             .expect("a reservation");
         let Reserve::Granted(lease) = outcome else {
             panic!("not granted: {outcome:?}")
@@ -160,7 +160,10 @@ impl Rig {
                 let shard = self.cache.shards().shard(rank).expect("a rank");
                 assert_eq!(shard.dcp_rank().get() as usize, owner);
                 for layer in 0..self.config.layers {
-                    let (plane, base) = shard.planes().plane(LayerId::new(layer));
+                    let (plane, base) = shard
+                        .planes()
+                        .plane(LayerId::new(layer))
+                        .expect("a layer of the pool");
                     visit(shard.device(), plane, base + offset, position, layer);
                 }
             }

@@ -37,7 +37,7 @@ fn shards(dcp: u32, page_rows: u32, l2_pages: u32) -> ShardGroup<SimDevice> {
     let rows = 200 * u64::from(page_rows);
     let pool = PoolGeometry::owned(PoolKind::Striped, stripe, page, rows).unwrap();
     let devices: Vec<_> = (0..dcp)
-        .map(|rank| SimDevice::new(SimConfig::named(rank)).unwrap())
+        .map(|rank| SimDevice::new(SimConfig::new(rank)))
         .collect();
     let planes = devices
         .iter()
@@ -160,7 +160,10 @@ fn whole_pages_move_and_nothing_else_does() {
         .unwrap();
     for shard in shards.shards() {
         for layer in 0..LAYERS {
-            let (plane, base) = shard.planes().plane(striata::core::LayerId::new(layer));
+            let (plane, base) = shard
+                .planes()
+                .plane(striata::core::LayerId::new(layer))
+                .unwrap();
             for (from, to) in [(7u64, 9u64), (3, 11)] {
                 let read = |page: u64| {
                     let mut bytes = [0; 8];

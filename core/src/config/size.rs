@@ -47,12 +47,12 @@ impl Capacity {
     /// Widened pages that can be used if a page takes `page_bytes` bytes of a rank and `reserved`
     /// pages (the sink of L1) come out of the bytes.
     ///
-    /// Tokens round up to whole pages, bytes round down; tokens and pages are beside the reserve.
+    /// Everything rounds down to whole pages; tokens and pages are beside the reserve.
     #[must_use]
     pub const fn usable_pages(self, stripe: Stripe, page_bytes: u64, reserved: u64) -> u64 {
         match self {
             Self::Pages(pages) => pages,
-            Self::Tokens(tokens) => stripe.pages_for(tokens),
+            Self::Tokens(tokens) => stripe.whole_pages(tokens),
             Self::Bytes(bytes) => match bytes.checked_div(page_bytes) {
                 Some(pages) => pages.saturating_sub(reserved),
                 None => 0,
@@ -227,7 +227,8 @@ mod tests {
         let pages = |capacity: Capacity, reserved| capacity.usable_pages(stripe, 100, reserved);
         assert_eq!(pages(Capacity::Bytes(1099), 1), 9);
         assert_eq!(pages(Capacity::Bytes(99), 1), 0);
-        assert_eq!(pages(Capacity::Tokens(257), 1), 2);
+        assert_eq!(pages(Capacity::Tokens(257), 1), 1);
+        assert_eq!(pages(Capacity::Tokens(255), 1), 0);
         assert_eq!(pages(Capacity::Pages(5), 1), 5);
         assert_eq!(Capacity::Bytes(9).usable_pages(stripe, 0, 0), 0);
     }

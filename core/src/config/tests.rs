@@ -220,7 +220,10 @@ fn numbers_out_of_range_are_refused_with_the_range() {
             refused(|c| c.l1 = Capacity::ZERO),
             "l1 is 0: it must be room",
         ),
-        (refused(|c| c.l1 = Capacity::Bytes(8_000_000)), "l1 is 7812"),
+        (
+            refused(|c| c.l1 = Capacity::Bytes(8_000_000)),
+            "l1 is 8000000B",
+        ),
         (
             refused(|c| c.l1 = Capacity::Pages(u64::MAX)),
             "pages of l1 is",

@@ -260,13 +260,8 @@ impl ModelSpec {
         let heads = fields.width("heads", self.heads.or(known.heads))?;
         let hidden = fields.width("hidden", self.hidden.or(known.hidden))?;
         fields.complete()?;
-        let row = self
-            .row_format
-            .unwrap_or(if (kv_lora_rank, rope_dim) == (512, 64) {
-                RowFormat::Bf16
-            } else {
-                RowFormat::Bytes(2 * (kv_lora_rank + rope_dim))
-            });
+        let row = self.row_format;
+        let row = row.unwrap_or_else(|| bf16_row(kv_lora_rank, rope_dim));
         Ok(Model {
             name: name.to_owned(),
             layers: expand(name, groups.unwrap_or_default(), row)?,
@@ -278,6 +273,14 @@ impl ModelSpec {
             v_head_dim,
             q_lora_rank,
         })
+    }
+}
+
+/// A row of both parts in bf16.
+const fn bf16_row(kv_lora_rank: u32, rope_dim: u32) -> RowFormat {
+    match (kv_lora_rank, rope_dim) {
+        (512, 64) => RowFormat::Bf16,
+        _ => RowFormat::Bytes(2 * (kv_lora_rank + rope_dim)),
     }
 }
 

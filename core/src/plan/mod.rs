@@ -55,29 +55,20 @@ pub struct CopyPlan {
     pages: Vec<PagePair>,
 }
 
-/// Slots and rows of a page of a pool of some kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PageUnit {
-    slots: u64,
-    rows: u64,
+/// The stripe by which slots of a pool of `kind` fall into pages.
+const fn paging(kind: PoolKind, stripe: Stripe) -> Stripe {
+    match kind {
+        PoolKind::Striped | PoolKind::Replicated => stripe,
+        // A slot a request: never widened, never translated.
+        PoolKind::PerRequest => stripe.alone(),
+    }
 }
 
-impl PageUnit {
-    fn of(kind: PoolKind, stripe: Stripe) -> Self {
-        let rows = u64::from(stripe.page_rows());
-        let widened = stripe.widened_page();
-        match kind {
-            PoolKind::Striped => Self {
-                slots: widened,
-                rows,
-            },
-            PoolKind::Replicated => Self {
-                slots: widened,
-                rows: widened,
-            },
-            // A slot a request: never widened, never translated.
-            PoolKind::PerRequest => Self { slots: rows, rows },
-        }
+/// Rows of a page on one rank of a pool of `kind`.
+const fn page_rows(kind: PoolKind, stripe: Stripe) -> u64 {
+    match kind {
+        PoolKind::Striped | PoolKind::PerRequest => stripe.page_rows() as u64,
+        PoolKind::Replicated => stripe.widened_page(),
     }
 }
 
@@ -110,7 +101,27 @@ impl CopyPlan {
     /// Rows that each rank copies in each layer.
     #[must_use]
     pub fn rows_per_rank(&self) -> u64 {
-        self.pages.len() as u64 * PageUnit::of(self.kind, self.stripe).rows
+        self.pages.len() as u64 * page_rows(self.kind, self.stripe)
+    }
+
+    /// Tokens (slots of a `PerRequest` pool) in the first `pages` pages of the plan.
+    #[must_use]
+    pub fn tokens_of(&self, pages: usize) -> u64 {
+        let pages = pages.min(self.pages.len()) as u64;
+        pages * paging(self.kind, self.stripe).widened_page()
+    }
+
+    /// What is left when the first `tokens` tokens are copied: the plan from the first page that
+    /// they do not fill wholly. The unit is tokens so that pools of other page sizes resume at
+    /// the same token, each at a page of its own.
+    #[must_use]
+    pub fn resume_at(&self, tokens: u64) -> Self {
+        let done = paging(self.kind, self.stripe).whole_pages(tokens);
+        let done = usize::try_from(done).unwrap_or(usize::MAX);
+        Self {
+            pages: self.pages.get(done..).unwrap_or_default().to_vec(),
+            ..*self
+        }
     }
 
     /// Checks that the plan was made for pools of `kind` divided by `stripe`.
@@ -142,7 +153,7 @@ impl CopyPlan {
         let ours = self.stripe.check_rank(rank).is_ok();
         Runs {
             pages: if ours { &self.pages } else { &[] },
-            rows: PageUnit::of(self.kind, self.stripe).rows,
+            rows: page_rows(self.kind, self.stripe),
         }
     }
 }

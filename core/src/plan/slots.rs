@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Plans from the two slot lists of the widened space, as HiCache calls its copies.
 
-use super::{CopyDirection, CopyPlan, PageUnit, PlanError};
+use super::{CopyDirection, CopyPlan, PlanError, paging};
 use crate::geometry::PoolKind;
 use crate::stripe::Stripe;
 use crate::units::{L1, L2, PageId, PagePair, Slot, Tier};
@@ -23,15 +23,15 @@ impl CopyPlan {
         device_capacity_slots: u64,
         host_capacity_slots: u64,
     ) -> Result<Self, PlanError> {
-        let unit = PageUnit::of(kind, stripe);
-        check_shape(unit, device_slots, host_slots)?;
+        let paging = paging(kind, stripe);
+        check_shape(paging, device_slots, host_slots)?;
         if kind == PoolKind::Striped && !stripe.is_identity() {
             check_owners(stripe, device_slots, host_slots)?;
         }
         check_range::<L1>(device_slots, device_capacity_slots)?;
         check_range::<L2>(host_slots, host_capacity_slots)?;
-        let l1 = pages_of::<L1>(unit, device_slots)?;
-        let l2 = pages_of::<L2>(unit, host_slots)?;
+        let l1 = pages_of::<L1>(paging, device_slots)?;
+        let l2 = pages_of::<L2>(paging, host_slots)?;
         let pages = l1
             .into_iter()
             .zip(l2)
@@ -41,19 +41,19 @@ impl CopyPlan {
     }
 }
 
-fn check_shape(unit: PageUnit, device: &[Slot], host: &[Slot]) -> Result<(), PlanError> {
+fn check_shape(paging: Stripe, device: &[Slot], host: &[Slot]) -> Result<(), PlanError> {
     if device.len() != host.len() {
         return Err(PlanError::Length {
             device: device.len(),
             host: host.len(),
         });
     }
-    if (device.len() as u64).is_multiple_of(unit.slots) {
+    if paging.is_whole_pages(device.len() as u64) {
         return Ok(());
     }
     Err(PlanError::NotWholePages {
         slots: device.len(),
-        page_slots: unit.slots,
+        page_slots: paging.widened_page(),
     })
 }
 
@@ -87,36 +87,34 @@ fn check_range<T: Tier>(slots: &[Slot], capacity: u64) -> Result<(), PlanError> 
 }
 
 /// The pages that the slots spell out, each run of a page's slots being one page in order.
-fn pages_of<T: Tier>(unit: PageUnit, slots: &[Slot]) -> Result<Vec<PageId<T>>, PlanError> {
+fn pages_of<T: Tier>(paging: Stripe, slots: &[Slot]) -> Result<Vec<PageId<T>>, PlanError> {
+    let page_slots = paging.widened_page();
     // A page of more slots than an address has entries cannot be in a list that exists.
-    let page_len = usize::try_from(unit.slots).unwrap_or(usize::MAX);
+    let page_len = usize::try_from(page_slots).unwrap_or(usize::MAX);
     let mut pages = Vec::with_capacity(slots.len() / page_len);
     for (entry, run) in slots.chunks(page_len).enumerate() {
-        let page = run[0].get() / unit.slots;
-        let first = page * unit.slots;
-        let due = (0u64..).map(|offset| first.saturating_add(offset));
-        if let Some((offset, (slot, expected))) = run
-            .iter()
-            .map(|slot| slot.get())
-            .zip(due)
-            .enumerate()
-            .find(|(_, (slot, expected))| slot != expected)
-        {
-            return Err(PlanError::PageOrder {
-                index: entry * page_len + offset,
-                tier: T::NAME,
-                slot,
-                expected,
-                page_slots: unit.slots,
-            });
-        }
+        let page = paging.page_number(run[0]);
         let page = u32::try_from(page).map_err(|_| PlanError::PageRange {
             index: entry,
             tier: T::NAME,
             page,
-            pages: u64::from(u32::MAX),
+            pages: 1 << 32,
         })?;
-        pages.push(PageId::new(page));
+        let page = PageId::new(page);
+        let broken = run
+            .iter()
+            .zip(paging.page_slots(page))
+            .position(|(slot, due)| slot.get() != due);
+        if let Some(offset) = broken {
+            return Err(PlanError::PageOrder {
+                index: entry * page_len + offset,
+                tier: T::NAME,
+                slot: run[offset].get(),
+                expected: paging.page_slots(page).start + offset as u64,
+                page_slots,
+            });
+        }
+        pages.push(page);
     }
     Ok(pages)
 }

@@ -35,12 +35,9 @@ fn pair(l1: u32, l2: u32) -> PagePair {
     }
 }
 
-fn spell(unit: PageUnit, pages: impl Iterator<Item = u32>) -> Vec<Slot> {
+fn spell(paging: Stripe, pages: impl Iterator<Item = u32>) -> Vec<Slot> {
     pages
-        .flat_map(|page| {
-            let first = u64::from(page) * unit.slots;
-            (first..first + unit.slots).map(Slot::new)
-        })
+        .flat_map(|page| paging.page_slots(L1Page::new(page)).map(Slot::new))
         .collect()
 }
 
@@ -87,10 +84,10 @@ proptest! {
             .enumerate()
             .map(|(at, &l1)| pair(l1, (seed % PAGES + at as u32) % PAGES))
             .collect();
-        let unit = PageUnit::of(kind, stripe);
-        let device = spell(unit, pages.iter().map(|p| p.l1.get()));
-        let host = spell(unit, pages.iter().map(|p| p.l2.get()));
-        let slots = u64::from(PAGES) * unit.slots;
+        let paging = paging(kind, stripe);
+        let device = spell(paging, pages.iter().map(|p| p.l1.get()));
+        let host = spell(paging, pages.iter().map(|p| p.l2.get()));
+        let slots = u64::from(PAGES) * paging.widened_page();
         let from_slots =
             CopyPlan::from_slots(kind, stripe, direction, &device, &host, slots, slots).unwrap();
         let from_pages =
@@ -123,8 +120,8 @@ proptest! {
         let plan =
             CopyPlan::from_slots(kind, stripe, direction, &device, &device, capacity, capacity);
         if let Ok(plan) = plan {
-            let unit = PageUnit::of(kind, stripe);
-            prop_assert_eq!(spell(unit, plan.pages().iter().map(|p| p.l1.get())), device);
+            let paging = paging(kind, stripe);
+            prop_assert_eq!(spell(paging, plan.pages().iter().map(|p| p.l1.get())), device);
         }
     }
 }

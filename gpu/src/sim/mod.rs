@@ -282,5 +282,4 @@ impl Device for SimDevice {
 }
 
 #[cfg(test)]
-#[path = "sim_tests.rs"]
 mod tests;

@@ -193,7 +193,7 @@ impl Worker {
     fn execute(&mut self, op: &Op, pieces: &[Piece]) {
         let clock = &mut self.clock;
         match op {
-            Op::Record(event) => return event.complete(clock.now()),
+            Op::Record(event) => event.complete(clock.now()),
             // A lost device does nothing but complete events, so that nobody waits for ever.
             _ if !self.owner.is_alive() => {}
             Op::Wait(event) => clock.wait(event.wait()),

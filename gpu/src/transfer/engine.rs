@@ -222,7 +222,8 @@ impl<D: Device> TransferEngine<D> {
             (job.ended.clone(), first)
         })?;
         let (first, finished, lost) = match self.times(ended.as_ref(), first.as_ref()) {
-            Ok((first, finished)) => (first, finished?, None),
+            Ok(None) => return None,
+            Ok(Some((first, finished))) => (first, finished, None),
             Err(cause) => (None, self.core.device.now(), Some(cause)),
         };
         if let Some(cause) = &lost {
@@ -237,21 +238,21 @@ impl<D: Device> TransferEngine<D> {
         )
     }
 
-    /// When the first group and the whole of a job ended; no end as long as it runs.
+    /// When the first group and the whole of a job ended; none as long as it runs.
     fn times(
         &self,
         ended: Option<&D::Event>,
         first: Option<&D::Event>,
-    ) -> Result<(Option<DeviceTime>, Option<DeviceTime>), GpuError> {
+    ) -> Result<Option<(Option<DeviceTime>, DeviceTime)>, GpuError> {
         let device = &self.core.device;
         let Some(ended) = ended else {
-            return Ok((None, Some(device.now())));
+            return Ok(Some((None, device.now())));
         };
-        if !device.is_complete(ended)? {
-            return Ok((None, None));
-        }
+        let Some(finished) = device.event_time(ended)? else {
+            return Ok(None);
+        };
         let first = first.map(|event| device.synchronize(event)).transpose()?;
-        Ok((first, Some(device.synchronize(ended)?)))
+        Ok(Some((first, finished)))
     }
 }
 

@@ -6,6 +6,10 @@
 //! physical page as P / K kernel pages; ownership and local rows still come from P and c alone,
 //! and only the final address is split.
 
+mod batch;
+
+pub use batch::PageTable;
+
 use crate::stripe::Stripe;
 use crate::units::{L1Page, Rank, Slot, TokenPos};
 
@@ -68,6 +72,14 @@ pub enum TableError {
         slot: u64,
         /// W.
         page_slots: u64,
+    },
+    /// A table that memory does not hold.
+    #[error("a table of {places} rows of {width} cells does not fit in memory")]
+    Memory {
+        /// Rows.
+        places: usize,
+        /// Cells of a row.
+        width: usize,
     },
     /// A page whose kernel pages have no i32.
     #[error("page {page} has no kernel page number of 32 bits: a page is {split} kernel pages")]
@@ -257,215 +269,5 @@ impl TableLayout {
     }
 }
 
-/// The table of a batch: a row of cells and a local length for each place, at fixed addresses.
-///
-/// Places without a request have length 0, so that a padded launch does no work.
-#[derive(Clone, Debug)]
-pub struct PageTable {
-    layout: TableLayout,
-    rank: Rank,
-    width: usize,
-    cells: Vec<i32>,
-    local_lens: Vec<u64>,
-}
-
-impl PageTable {
-    /// A table of `places` empty rows of `width` cells for `rank`.
-    ///
-    /// # Errors
-    /// A rank outside the group.
-    pub fn new(
-        layout: TableLayout,
-        rank: Rank,
-        places: usize,
-        width: usize,
-    ) -> Result<Self, TableError> {
-        let dcp = layout.stripe.dcp();
-        if rank.get() >= dcp {
-            let rank = rank.get();
-            return Err(TableError::Rank { rank, dcp });
-        }
-        Ok(Self {
-            layout,
-            rank,
-            width,
-            cells: vec![EMPTY_CELL; places.saturating_mul(width)],
-            local_lens: vec![0; places],
-        })
-    }
-
-    /// Puts a request on a place; returns whether a cell or the length changed, so that the row
-    /// must be uploaded. A place that does not exist changes nothing.
-    ///
-    /// # Errors
-    /// As [`TableLayout::write_pages`]; the place is as it was.
-    pub fn set(&mut self, place: usize, pages: &[L1Page], length: i64) -> Result<bool, TableError> {
-        let Some(range) = self.range(place) else {
-            return Ok(false);
-        };
-        let row = &mut self.cells[range];
-        let before = row.to_vec();
-        self.layout
-            .write_pages(self.rank, pages, length, StaleCells::Clear, row)?;
-        let local = self.layout.stripe.local_len(self.rank, length);
-        let changed = before != row || self.local_lens[place] != local;
-        self.local_lens[place] = local;
-        Ok(changed)
-    }
-
-    /// Empties a place; returns whether it held anything.
-    pub fn clear(&mut self, place: usize) -> bool {
-        let Some(range) = self.range(place) else {
-            return false;
-        };
-        let held = self.local_lens[place] != 0;
-        self.cells[range].fill(EMPTY_CELL);
-        self.local_lens[place] = 0;
-        held
-    }
-
-    fn range(&self, place: usize) -> Option<core::ops::Range<usize>> {
-        (place < self.local_lens.len()).then(|| place * self.width..(place + 1) * self.width)
-    }
-
-    /// All cells. Shape: \[places\]\[width\].
-    #[must_use]
-    pub fn cells(&self) -> &[i32] {
-        &self.cells
-    }
-
-    /// Rows that this rank owns of each place's request.
-    #[must_use]
-    pub fn local_lens(&self) -> &[u64] {
-        &self.local_lens
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn pages(ids: &[u32]) -> Vec<L1Page> {
-        ids.iter().map(|&id| L1Page::new(id)).collect()
-    }
-
-    #[test]
-    fn cells_behind_the_live_pages_are_kept_or_cleared() {
-        let layout = TableLayout::new(Stripe::new(4, 64).unwrap());
-        let rank = Rank::new(2);
-        let requests = [([5, 2, 9], 768), ([7, 0, 4], 511), ([1, 8, 6], 10)];
-        let want = [[5, 2, 9], [7, 0, 77], [1, 77, 77]];
-        for ((ids, length), want) in requests.into_iter().zip(want) {
-            let mut cells = [77; 3];
-            let keep = StaleCells::Keep;
-            layout
-                .write_pages(rank, &pages(&ids), length, keep, &mut cells)
-                .unwrap();
-            assert_eq!(cells, want);
-            let clear = StaleCells::Clear;
-            layout
-                .write_pages(rank, &pages(&ids), length, clear, &mut cells)
-                .unwrap();
-            assert_eq!(cells, want.map(|cell| if cell == 77 { -1 } else { cell }));
-        }
-    }
-
-    #[test]
-    fn refusals_leave_the_row_as_it_was() {
-        let layout = TableLayout::with_kernel_page(Stripe::new(2, 4).unwrap(), 2).unwrap();
-        let (rank, clear) = (Rank::new(0), StaleCells::Clear);
-        let mut cells = [77; 4];
-        let mut write = |rank, ids: &[u32], length| {
-            layout.write_pages(rank, &pages(ids), length, clear, &mut cells)
-        };
-        let error = write(rank, &[1], 9).unwrap_err();
-        let position = 8;
-        assert_eq!(
-            error,
-            TableError::NoSlot {
-                position,
-                length: 9
-            }
-        );
-        let error = write(rank, &[1, 2, 3], 24).unwrap_err();
-        assert_eq!(
-            error,
-            TableError::Width {
-                needed: 6,
-                width: 4
-            }
-        );
-        let error = write(rank, &[1, u32::MAX], 9).unwrap_err();
-        assert!(matches!(error, TableError::PageNumber { split: 2, .. }));
-        let error = write(Rank::new(2), &[1], 1).unwrap_err();
-        assert_eq!(error, TableError::Rank { rank: 2, dcp: 2 });
-        assert_eq!(cells, [77; 4]);
-        let slots: Vec<_> = (9..17).map(Slot::new).collect();
-        let error = layout.write_slots(rank, &slots, 3, clear, &mut cells);
-        assert!(matches!(
-            error,
-            Err(TableError::NotPageStart { slot: 9, .. })
-        ));
-        let bad = TableLayout::with_kernel_page(Stripe::new(2, 4).unwrap(), 3);
-        assert!(bad.is_err());
-    }
-
-    #[test]
-    fn a_batch_table_reports_changes_and_padding_has_no_length() {
-        let layout = TableLayout::new(Stripe::new(4, 2).unwrap());
-        let mut table = PageTable::new(layout, Rank::new(1), 3, 2).unwrap();
-        assert!(table.set(1, &pages(&[3, 5]), 9).unwrap());
-        assert!(!table.set(1, &pages(&[3, 5]), 9).unwrap());
-        // Rank 1 owns positions 1, 5 of 9 and of 8 tokens, and 9 of 10.
-        assert!(!table.set(1, &pages(&[3, 5]), 8).unwrap());
-        assert!(table.set(1, &pages(&[3, 5]), 10).unwrap());
-        assert_eq!(table.cells(), [-1, -1, 3, 5, -1, -1]);
-        assert_eq!(table.local_lens(), [0, 3, 0]);
-        assert!(table.clear(1));
-        assert!(!table.clear(1));
-        assert!(!table.clear(9));
-        assert_eq!(table.cells(), [-1; 6]);
-    }
-
-    proptest! {
-        #[test]
-        fn b10_every_owned_position_is_found_through_the_table(
-            dcp in 1u32..6,
-            parts in 1u32..5,
-            kernel_rows in 1u32..4,
-            ids in proptest::collection::vec(0u32..1000, 1..5),
-            cut in 0.0f64..1.0,
-        ) {
-            let stripe = Stripe::new(dcp, parts * kernel_rows).unwrap();
-            let layout = TableLayout::with_kernel_page(stripe, kernel_rows).unwrap();
-            let tokens = stripe.widened_page() * ids.len() as u64;
-            #[allow(clippy::cast_possible_truncation, reason = "a length of a few hundred")]
-            let length = (cut * tokens as f64) as i64;
-            let ids = pages(&ids);
-            let slots: Vec<_> = (0..tokens)
-                .map(|p| stripe.slot_at(&ids, TokenPos::new(p)).unwrap())
-                .collect();
-            for rank in stripe.ranks() {
-                let mut cells = vec![77; ids.len() * parts as usize];
-                let mut same = cells.clone();
-                let keep = StaleCells::Keep;
-                let live = layout.write_pages(rank, &ids, length, keep, &mut cells).unwrap();
-                layout.write_slots(rank, &slots, length, keep, &mut same).unwrap();
-                prop_assert_eq!(&cells, &same);
-                prop_assert!(cells[live..].iter().all(|&cell| cell == 77));
-                let mut index = 0usize;
-                for p in (0..length.unsigned_abs()).map(TokenPos::new) {
-                    if stripe.owner_of_position(p) == rank {
-                        let at = layout.address(&ids, p).unwrap();
-                        let cell = cells[index / kernel_rows as usize];
-                        prop_assert_eq!(at.page, u64::try_from(cell).unwrap());
-                        prop_assert_eq!(at.row as usize, index % kernel_rows as usize);
-                        index += 1;
-                    }
-                }
-                prop_assert_eq!(live, index.div_ceil(kernel_rows as usize));
-            }
-        }
-    }
-}
+mod tests;
