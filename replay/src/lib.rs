@@ -4,9 +4,12 @@
 //! | module | what |
 //! |---|---|
 //! | [`trace`] | readers of every trace format, and the bundled traces |
-//! | [`config`], [`capacity`] | what to replay, on what |
+//! | [`config`], [`capacity`], [`model`] | what to replay, on what |
+//! | [`workload`] | tokens and page keys from block ids |
+//! | [`compute`] | how long a prefill computes |
+//! | [`replay`] | the driver |
 //! | [`report`] | what was found |
-//! | [`sweep`] | many replays over a grid |
+//! | [`mod@sweep`] | many replays over a grid |
 #![forbid(unsafe_code)]
 
 pub mod capacity;

@@ -151,6 +151,11 @@ fn wrong_types_are_named() {
         "{message}"
     );
     refusal(MOONCAKE.replace("1200", "12.5"));
+    let long = format!(
+        "{MOONCAKE}\n{}",
+        MOONCAKE.replace("1200", &format!("{:?}", "x".repeat(10_000)))
+    );
+    assert!(refusal(long).len() < 300);
     refusal(MOONCAKE.replace("[0, 1, 2]", "3"));
     refusal(AGENTIC.replace("[[1,3]]", "[[1]]"));
     refusal(AGENTIC.replace("[[1,3]]", "[1,3]"));

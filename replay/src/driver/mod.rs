@@ -11,6 +11,7 @@ mod checks;
 mod engine;
 mod fault;
 mod identity;
+mod layers;
 mod metadata;
 mod plan;
 mod replica;
@@ -133,20 +134,7 @@ fn run<E: Engine>(
 ) -> Result<ReplayReport, ReplayError> {
     let begun = Instant::now();
     let reader = TraceReader::open(&config.source)?;
-    report.config.format = reader.format().to_string();
-    if let Some(notice) = reader.format().notice() {
-        report.notices.push(notice.to_owned());
-    }
-    if plan.scaled {
-        report.notices.push(format!(
-            "rows are scaled to {} bytes instead of {}: bytes and times are those of scaled rows",
-            report.config.row_bytes, report.config.model_row_bytes
-        ));
-    }
-    report
-        .notices
-        .iter()
-        .for_each(|notice| observer.notice(notice));
+    note_trace(&reader, &mut report, observer);
     let total = selected(config, TraceReader::count(&config.source)?);
     observer.started(total);
     let mut replicas: Vec<Replica<E>> = (0..)
@@ -178,6 +166,23 @@ fn run<E: Engine>(
     report.peak_memory_bytes = peak_memory_bytes();
     report.wall_seconds = begun.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// Writes what is known of the trace and the scale into the report, and tells the observer.
+fn note_trace(reader: &TraceReader, report: &mut ReplayReport, observer: &mut dyn ReplayObserver) {
+    report.config.format = reader.format().to_string();
+    report
+        .notices
+        .extend(reader.format().notice().map(str::to_owned));
+    if report.scaled {
+        report.notices.push(format!(
+            "rows are scaled to {} bytes instead of {}: bytes and times are those of scaled rows",
+            report.config.row_bytes, report.config.model_row_bytes
+        ));
+    }
+    for notice in &report.notices {
+        observer.notice(notice);
+    }
 }
 
 /// Requests that are replayed, of `total` in the trace.
