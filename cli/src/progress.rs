@@ -2,6 +2,7 @@
 //! Progress on standard error: a bar on a terminal, lines where they are asked for, else nothing.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressStyle;
@@ -17,8 +18,6 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 pub(crate) struct Progress {
     bar: ProgressBar,
     mode: Mode,
-    /// They wait for the end, so that a refused trace says its one line only.
-    notes: Vec<String>,
     quiet: bool,
 }
 
@@ -32,19 +31,20 @@ enum Mode {
 impl Progress {
     /// Shows nothing yet.
     pub(crate) fn new(output: &OutputArgs) -> Self {
-        let mode = if output.progress {
+        let mode = if output.quiet || output.no_progress {
+            Mode::Nothing
+        } else if std::io::stderr().is_terminal() {
+            Mode::Bar
+        } else if output.progress {
             Mode::Lines {
                 last: Instant::now(),
             }
-        } else if output.quiet || output.no_progress || !console_is_terminal() {
-            Mode::Nothing
         } else {
-            Mode::Bar
+            Mode::Nothing
         };
         Self {
             bar: ProgressBar::hidden(),
             mode,
-            notes: Vec::new(),
             quiet: output.quiet,
         }
     }
@@ -60,11 +60,6 @@ impl Progress {
             .with_message(what.to_owned());
     }
 
-    /// Something that a reader should know, said when the run has ended.
-    pub(crate) fn note(&mut self, text: &str) {
-        self.notes.push(format!("note: {text}"));
-    }
-
     /// `done` steps have ended.
     pub(crate) fn at(&mut self, done: u64) {
         self.bar.set_position(done);
@@ -76,23 +71,20 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away and says the notes; lines end with a last one.
-    pub(crate) fn finish(&mut self) {
+    /// Takes the bar away; lines end with a last one.
+    ///
+    /// Then says `notes`: only now, so that a refused trace says its one line and nothing else.
+    pub(crate) fn finish(&mut self, notes: &[&str]) {
         if matches!(self.mode, Mode::Lines { .. }) {
             crate::error::complain(&line(&self.bar));
         }
         self.bar.finish_and_clear();
         if !self.quiet {
-            self.notes
-                .iter()
-                .for_each(|note| crate::error::complain(note));
+            for note in notes {
+                crate::error::complain(&format!("note: {note}"));
+            }
         }
     }
-}
-
-fn console_is_terminal() -> bool {
-    use std::io::IsTerminal;
-    std::io::stderr().is_terminal()
 }
 
 fn style(sized: bool) -> ProgressStyle {

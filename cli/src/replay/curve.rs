@@ -75,16 +75,16 @@ impl Curve {
         };
         let ratio = vec![
             Line {
-                name: "hit ratio, last 2 % of requests".to_owned(),
+                name: "hit ratio, last 2 %".to_owned(),
                 points: self.recent(),
                 marked: false,
             },
             line("hit ratio so far", &|s| s.hit_ratio()),
         ];
         let origin = vec![
-            line("KV found on L1", &|s| gib(s.l1)),
-            line("KV loaded back from L2", &|s| gib(s.l2)),
-            line("KV computed", &|s| gib(s.input - s.l1 - s.l2)),
+            line("found on L1", &|s| gib(s.l1)),
+            line("loaded back from L2", &|s| gib(s.l2)),
+            line("computed", &|s| gib(s.input - s.l1 - s.l2)),
         ];
         let panels = [
             panel("Hit ratio", "hit tokens / input tokens", Some(1.0), ratio),

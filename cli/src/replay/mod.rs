@@ -4,13 +4,17 @@
 mod curve;
 mod table;
 
-use striata_replay::{DeviceChoice, ReplayObserver, ReplayReport, RequestRecord};
+use striata_replay::{DeviceChoice, ReplayConfig, ReplayObserver, ReplayReport, RequestRecord};
 
 use self::curve::Curve;
 use crate::args::{OutputArgs, ReplayArgs};
 use crate::error::{CliError, EXIT_FAILED, complain};
 use crate::output::{CsvFile, TextFile, print, print_json};
 use crate::progress::Progress;
+
+/// Said when the choice of the device was left to the program.
+const AUTO_DEVICE: &str =
+    "this build has no CUDA backend, so --device auto is the simulated device";
 
 /// Replays, prints, and returns the exit code.
 ///
@@ -19,11 +23,8 @@ use crate::progress::Progress;
 pub(crate) fn run(args: &ReplayArgs) -> Result<u8, CliError> {
     let config = args.config()?;
     let mut watch = Watch::new(&args.output)?;
-    if config.device == DeviceChoice::Auto && !config.metadata_only {
-        watch.notice("this build has no CUDA backend, so --device auto is the simulated device");
-    }
     let report = striata_replay::replay(&config, &mut watch)?;
-    watch.finish(&report)?;
+    watch.finish(&config, &report)?;
     if args.output.json {
         print_json(&report)?;
     } else {
@@ -89,8 +90,12 @@ impl Watch {
     }
 
     /// Ends the files.
-    fn finish(mut self, report: &ReplayReport) -> Result<(), CliError> {
-        self.progress.finish();
+    fn finish(mut self, config: &ReplayConfig, report: &ReplayReport) -> Result<(), CliError> {
+        let chosen = config.device == DeviceChoice::Auto && !config.metadata_only;
+        let device = chosen.then_some(AUTO_DEVICE);
+        let notes = report.notices.iter().map(String::as_str);
+        let notes: Vec<&str> = device.into_iter().chain(notes).collect();
+        self.progress.finish(&notes);
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -107,10 +112,6 @@ impl Watch {
 impl ReplayObserver for Watch {
     fn started(&mut self, total: Option<u64>) {
         self.progress.start("requests", total);
-    }
-
-    fn notice(&mut self, text: &str) {
-        self.progress.note(text);
     }
 
     fn request_done(&mut self, record: &RequestRecord, done: u64, _: Option<u64>) {

@@ -4,7 +4,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{BinaryBytes, HumanCount};
 use striata_replay::ReplayReport;
-use striata_replay::report::Percentiles;
+use striata_replay::report::{Percentiles, TierReport};
 
 use super::curve::share;
 
@@ -19,6 +19,7 @@ pub(super) fn render(report: &ReplayReport) -> String {
     }
     parts.push(times(report).to_string());
     parts.push(engine(report).to_string());
+    parts.push(checks(report).to_string());
     parts.join("\n")
 }
 
@@ -132,46 +133,44 @@ fn engine(report: &ReplayReport) -> Table {
     };
     let (l1, l2) = (&report.l1, &report.l2);
     let pages = |n: u64| format!("{} pages", count(n));
+    let used = |tier: &TierReport| {
+        let of = pages(tier.capacity_pages);
+        format!("{} of {of}", count(tier.peak_pages))
+    };
     row("requests", count(report.requests));
     if report.refused_requests > 0 {
         row("requests larger than L1", count(report.refused_requests));
     }
+    if report.truncated_requests > 0 {
+        let requests = count(report.truncated_requests);
+        row("requests without their outputs", requests);
+    }
+    let loaded = pages(report.loaded_pages);
     row(
         "load-backs",
-        format!(
-            "{}, {}",
-            count(report.load_backs),
-            pages(report.loaded_pages)
-        ),
+        format!("{}, {loaded}", count(report.load_backs)),
     );
     row("stored", pages(report.stored_pages));
     row("evicted from L1", pages(l1.evicted_pages));
     row("evicted from L2", pages(l2.evicted_pages));
-    row(
-        "L1 in use at most",
-        format!("{} of {}", count(l1.peak_pages), pages(l1.capacity_pages)),
-    );
-    row(
-        "L2 in use at most",
-        format!("{} of {}", count(l2.peak_pages), pages(l2.capacity_pages)),
-    );
+    row("L1 in use at most", used(l1));
+    row("L2 in use at most", used(l2));
     if !report.metadata_only {
         let label = if report.simulated { " (simulated)" } else { "" };
-        row(
-            "load of a rank",
-            format!("{:.3} GB/s{label}", report.load_gb_per_s),
-        );
-        row(
-            "store of a rank",
-            format!("{:.3} GB/s{label}", report.store_gb_per_s),
-        );
-        let tiers = format!(
-            "{} and {}",
-            BinaryBytes(l1.bytes_per_rank),
-            BinaryBytes(l2.bytes_per_rank)
-        );
-        row("bytes of L1 and L2 on a rank", tiers);
+        let rate = |gb_per_s: f64| format!("{gb_per_s:.3} GB/s{label}");
+        row("load of a rank", rate(report.load_gb_per_s));
+        row("store of a rank", rate(report.store_gb_per_s));
+        row("L1 on a rank", BinaryBytes(l1.bytes_per_rank).to_string());
+        row("L2 on a rank", BinaryBytes(l2.bytes_per_rank).to_string());
     }
+    table
+}
+
+fn checks(report: &ReplayReport) -> Table {
+    let mut table = table(&["checks", ""]);
+    let mut row = |name: &str, value: String| {
+        table.add_row([name.to_owned(), value]);
+    };
     row("verified", verification(report));
     if let Some(fault) = &report.fault {
         let exact = if fault.exact && fault.corrupted_rows > 0 {

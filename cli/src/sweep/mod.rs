@@ -53,7 +53,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<u8, CliError> {
     if let Some(error) = failed {
         return Err(error);
     }
-    progress.finish();
+    progress.finish(&[]);
     if let Some(csv) = csv {
         csv.finish()?;
     }

@@ -22,13 +22,13 @@ pub(super) fn draw(rows: &[SweepRow]) -> Result<String, PlotError> {
 
 fn by_dcp(rows: &[SweepRow]) -> Result<String, PlotError> {
     let policies = in_order(rows.iter().map(|row| row.policy.clone()));
-    let panels: Vec<BarPanel> = in_order(rows.iter().map(|row| row.trace.clone()))
+    let panels: Vec<BarPanel> = in_order(rows.iter().map(trace))
         .into_iter()
-        .map(|trace| BarPanel {
+        .map(|name| BarPanel {
             x_name: "DCP size c".to_owned(),
             bars: rows
                 .iter()
-                .filter(|row| row.trace == trace)
+                .filter(|row| trace(row) == name)
                 .map(|row| Bar {
                     label: if policies.len() == 1 {
                         row.dcp.to_string()
@@ -40,10 +40,13 @@ fn by_dcp(rows: &[SweepRow]) -> Result<String, PlotError> {
                     note_after: 2,
                 })
                 .collect(),
-            title: trace,
+            title: name,
         })
         .collect();
-    let tiers = rows.first().map_or(String::new(), capacity);
+    let mut tiers = rows.first().map_or(String::new(), capacity);
+    if tiers.ends_with('B') {
+        tiers.push_str(" on each rank");
+    }
     stacked_bars(
         &format!("Prompt tokens by origin, {tiers}"),
         "share of prompt tokens (hit ratio in figures)",
@@ -60,10 +63,10 @@ fn by_capacity(rows: &[SweepRow], capacities: &[String]) -> Result<String, PlotE
             .find_map(|(i, known)| (*known == name).then_some(f64::from(i)))
     };
     let series = |row: &SweepRow| format!("{}, c = {}", row.policy, row.dcp);
-    let panels: Vec<LinePanel> = in_order(rows.iter().map(|row| row.trace.clone()))
+    let panels: Vec<LinePanel> = in_order(rows.iter().map(trace))
         .into_iter()
-        .map(|trace| {
-            let of_trace = || rows.iter().filter(|row| row.trace == trace);
+        .map(|title| {
+            let of_trace = || rows.iter().filter(|row| trace(row) == title);
             let lines = in_order(of_trace().map(series))
                 .into_iter()
                 .map(|name| Line {
@@ -76,7 +79,7 @@ fn by_capacity(rows: &[SweepRow], capacities: &[String]) -> Result<String, PlotE
                 });
             LinePanel {
                 lines: lines.collect(),
-                title: trace.clone(),
+                title: title.clone(),
                 x_name: "L1 and L2".to_owned(),
                 y_name: "hit tokens / input tokens".to_owned(),
                 x_axis: XAxis::Named(capacities.to_vec()),
@@ -94,6 +97,11 @@ fn capacity(row: &SweepRow) -> String {
     } else {
         format!("L1 {}, L2 {}", row.l1, row.l2)
     }
+}
+
+/// Names the trace without saying where it lies.
+fn trace(row: &SweepRow) -> String {
+    row.trace.trim_end_matches(" (bundled)").to_owned()
 }
 
 /// Distinct names in the order of their first use.
