@@ -90,7 +90,7 @@ impl HiCacheArgs {
             .map_err(striata_replay::ConfigError::from)?;
         let sized = size.is_some() || self.hicache_ratio.is_some();
         Ok(HiCacheValues {
-            l2: sized.then(|| match settings.l2 {
+            l2: sized.then_some(match settings.l2 {
                 L2Size::Off => HostCapacity::Off,
                 L2Size::Capacity(capacity) => HostCapacity::Fixed(capacity),
                 L2Size::Ratio(ratio) => HostCapacity::TimesL1(ratio),

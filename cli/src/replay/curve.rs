@@ -138,3 +138,51 @@ fn as_f64(value: u64) -> f64 {
 fn count(value: usize) -> f64 {
     as_f64(u64::try_from(value).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use striata_replay::Outcome;
+
+    fn record(index: u64, hit: u64) -> RequestRecord {
+        RequestRecord {
+            index,
+            replica: 0,
+            arrival_s: 0.0,
+            outcome: Outcome::Served,
+            input_tokens: 10,
+            output_tokens: 0,
+            hit_tokens_l1: hit,
+            hit_tokens_l2: 0,
+            computed_tokens: 10 - hit,
+            first_layer_us: None,
+            all_layers_us: None,
+            stall_us: 0.0,
+            ttft_ms: 0.0,
+            verified_rows: 0,
+            mismatches: 0,
+        }
+    }
+
+    #[test]
+    fn long_runs_are_thinned_and_keep_their_end() {
+        let mut curve = Curve::default();
+        (0..5000).for_each(|i| curve.add(&record(i, u64::from(i >= 2500) * 10)));
+        let points: Vec<_> = curve.thinned().collect();
+        assert!(points.len() <= POINTS + 1, "{}", points.len());
+        let (at, sums) = points[points.len() - 1];
+        assert_eq!((at, sums.hit_ratio()), (5000.0, 0.5));
+        let recent = curve.recent();
+        assert_eq!(recent.first().map(|p| p.1), Some(0.0));
+        assert_eq!(recent.last().map(|p| p.1), Some(1.0));
+    }
+
+    #[test]
+    fn short_runs_are_drawn_too() {
+        for requests in 0..3 {
+            let mut curve = Curve::default();
+            (0..requests).for_each(|i| curve.add(&record(i, 5)));
+            assert!(curve.draw(&ReplayReport::default()).is_ok());
+        }
+    }
+}
