@@ -12,25 +12,46 @@
 //! | [`ShardGroup`] | the ranks: streams, copies, gates and fences; no policy |
 //!
 //! Sizes count widened pages or tokens unless a name says rows or bytes.
+//!
+//! Under `cfg(loom)` only what loom checks is compiled: the protocol of dropped leases.
 #![forbid(unsafe_code)]
 
+#[cfg(not(loom))]
 mod error;
+#[cfg(not(loom))]
 mod hicache;
+#[cfg(not(loom))]
 mod lease;
+#[cfg(not(loom))]
 mod order;
+#[cfg(not(loom))]
 mod page_set;
+#[cfg(not(loom))]
 mod planner;
+#[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
+mod release_stack;
+#[cfg(not(loom))]
 mod residency;
+#[cfg(not(loom))]
 mod setup;
+#[cfg(not(loom))]
 mod shards;
 
+#[cfg(not(loom))]
 pub use error::Error;
+#[cfg(not(loom))]
 pub use hicache::{HiCache, Prefix};
+#[cfg(not(loom))]
 pub use lease::{Lease, LeaseId};
+#[cfg(not(loom))]
 pub use order::{Ack, Order, OrderKind};
+#[cfg(not(loom))]
 pub use planner::{Confirm, Inserted, Lookup, Planner, PlannerConfig, PlannerStats, Reserve};
+#[cfg(not(loom))]
 pub use residency::PageState;
+#[cfg(not(loom))]
 pub use setup::HiCacheSetup;
+#[cfg(not(loom))]
 pub use shards::{Copied, LayerGates, OpReport, Shard, ShardGroup};
 
 pub use striata_core as core;

@@ -55,7 +55,7 @@ impl Call {
         }
     }
 
-    fn from_slots(&self, lists: &[Vec<Slot>; 2]) -> Option<CopyPlan> {
+    fn plan_slots(&self, lists: &[Vec<Slot>; 2]) -> Option<CopyPlan> {
         let capacity = self.pages.map(|pages| u64::from(pages) * self.unit());
         let plan = CopyPlan::from_slots(
             self.kind,
@@ -69,7 +69,7 @@ impl Call {
         plan.inspect_err(|error| crate::assert_one_line(error)).ok()
     }
 
-    fn from_pages(&self, pairs: &[PagePair]) -> Option<CopyPlan> {
+    fn plan_pages(&self, pairs: &[PagePair]) -> Option<CopyPlan> {
         let [l1, l2] = self.pages;
         let plan = CopyPlan::from_pages(self.kind, self.stripe, self.direction, pairs, l1, l2);
         plan.inspect_err(|error| crate::assert_one_line(error)).ok()
@@ -196,11 +196,11 @@ pub fn run(input: &Input) {
     ];
     input.edits.iter().take(6).for_each(|e| edit(&mut lists, e));
 
-    let plan = call.from_slots(&lists);
+    let plan = call.plan_slots(&lists);
     let read = call.read(&lists);
     assert_eq!(plan.is_some(), read.is_some(), "{lists:?}");
     if let (Some(plan), Some(pairs)) = (plan, read) {
-        assert_eq!(Some(&plan), call.from_pages(&pairs).as_ref());
+        assert_eq!(Some(&plan), call.plan_pages(&pairs).as_ref());
         assert!(plan.check_for(call.kind, stripe).is_ok());
         call.check_rows(&plan, &lists);
     }
@@ -213,6 +213,6 @@ pub fn run(input: &Input) {
         })
         .collect();
     if input.edits.is_empty() {
-        assert_eq!(call.from_pages(&pairs), call.from_slots(&lists));
+        assert_eq!(call.plan_pages(&pairs), call.plan_slots(&lists));
     }
 }

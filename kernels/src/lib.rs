@@ -6,7 +6,7 @@
 //! | [`rows::fill`] | writes fingerprints into row spans of one layer's plane | rows x row bytes |
 //! | [`rows::verify`] | compares row spans with their fingerprints, lists the rows that differ | rows x row bytes |
 //! | [`reference::decode`] | attention of one rank over its rows: (o, lse) | visible rows x row bytes |
-//! | [`reference::merge`] | merges the partials of the ranks | c x rows x (o + 4 B) |
+//! | [`reference::merge()`] | merges the partials of the ranks | c x rows x (o + 4 B) |
 //! | [`packed::PackedForm::pack`] | the message to one destination | rows x (o + 4 B) |
 #![forbid(unsafe_code)]
 

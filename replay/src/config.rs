@@ -7,8 +7,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::capacity::{Capacity, HostCapacity};
+use striata_core::config::{Capacity, PolicyName, WritePolicy};
+
+use crate::capacity::HostCapacity;
 use crate::error::ConfigError;
+use crate::model::ModelShape;
 use crate::names::named;
 use crate::trace::Bundled;
 
@@ -43,21 +46,6 @@ impl From<&str> for TraceSource {
                 .map_or_else(|_| Self::File(PathBuf::from(name)), Self::Bundled),
         }
     }
-}
-
-/// What of a model the replay uses: the shape of its KV pool and the work of a token.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ModelShape {
-    /// Name of the preset.
-    pub name: String,
-    /// Layers with a striped KV pool.
-    pub layers: u32,
-    /// Bytes of a row in one layer, before any scaling.
-    pub row_bytes: u32,
-    /// Attention heads.
-    pub heads: u32,
-    /// Parameters that a token activates; nobody published them for every preset.
-    pub active_parameters: Option<u64>,
 }
 
 /// How the ranks stand.
@@ -119,38 +107,6 @@ named! {
     }
 }
 
-named! {
-    /// Which page leaves a full tier.
-    pub enum Policy("eviction policy") {
-        /// Least recently used.
-        Lru = "lru",
-        /// Least frequently used.
-        Lfu = "lfu",
-        /// Oldest first.
-        Fifo = "fifo",
-        /// Most recently used.
-        Mru = "mru",
-        /// Newest first.
-        Filo = "filo",
-        /// Segmented least recently used.
-        Slru = "slru",
-        /// Lowest priority first.
-        Priority = "priority",
-    }
-}
-
-named! {
-    /// When a page of L1 is copied to L2.
-    pub enum WritePolicy("write policy") {
-        /// At every insert.
-        WriteThrough = "write_through",
-        /// At the second use.
-        WriteThroughSelective = "write_through_selective",
-        /// When L1 evicts it.
-        WriteBack = "write_back",
-    }
-}
-
 /// A fault that the replay plants, to show that the verifier sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -182,7 +138,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How long a request computes. See the documentation.
+/// How long a request computes. See [`crate::compute`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComputeModel {
     /// Microseconds of a layer whatever the number of tokens.
@@ -228,7 +184,7 @@ pub struct ReplayConfig {
     /// Capacity of L2, likewise, or off.
     pub l2: HostCapacity,
     /// Eviction policy.
-    pub policy: Policy,
+    pub policy: PolicyName,
     /// When pages go to L2.
     pub write_policy: WritePolicy,
     /// Order of pages and layers in L2.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Errors of configuration and of a whole replay. Those of traces stand in [`crate::trace`].
 
+use std::path::PathBuf;
+
 use crate::trace::TraceError;
 
 /// Why an option is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A name that nothing has.
@@ -17,15 +19,46 @@ pub enum ConfigError {
         /// The names that would do.
         known: String,
     },
-    /// A capacity that cannot be read.
+    /// A setting of the engine.
+    #[error(transparent)]
+    Engine(#[from] striata_core::ConfigError),
+    /// A model file that cannot be read.
+    #[error("model file {}: {reason}", path.display())]
+    ModelFile {
+        /// The file.
+        path: PathBuf,
+        /// What the platform said.
+        reason: String,
+    },
+    /// Something that the engine does not do yet.
+    #[error("{what} is not built yet")]
+    NotBuilt {
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// More memory than the machine can give.
     #[error(
-        "capacity {text:?} cannot be read ({reason}): write bytes as 64GiB, tokens as 5120000t, \
-         widened pages as 10000p"
+        "{needed} bytes of memory are needed and {spare} are available: {ranks} ranks of \
+         {l1_bytes} bytes of L1 and {l2_bytes} of L2 each; scale rows down or choose smaller tiers"
     )]
-    Capacity {
-        /// What was written.
-        text: String,
-        /// What is wrong with it.
+    TooMuchMemory {
+        /// Bytes of all ranks.
+        needed: u64,
+        /// Bytes that the machine can give.
+        spare: u64,
+        /// Ranks.
+        ranks: u32,
+        /// L1 of a rank.
+        l1_bytes: u64,
+        /// L2 of a rank.
+        l2_bytes: u64,
+    },
+    /// A device that is not there.
+    #[error("device {device} is not available: {reason}")]
+    NoDevice {
+        /// The device.
+        device: &'static str,
+        /// Why.
         reason: &'static str,
     },
     /// A fault that cannot be read.
@@ -36,7 +69,8 @@ pub enum ConfigError {
     },
     /// A tier without a usable page.
     #[error(
-        "{tier} capacity {capacity} holds no widened page of {page_tokens} tokens ({page_bytes} bytes a rank)"
+        "{tier} of {capacity} holds no usable widened page: one has {page_tokens} tokens, \
+         {page_bytes} bytes on each rank{sink}"
     )]
     NoPage {
         /// The tier.
@@ -47,11 +81,11 @@ pub enum ConfigError {
         page_tokens: u64,
         /// Bytes of a page on one rank.
         page_bytes: u64,
+        /// What else the tier holds.
+        sink: &'static str,
     },
     /// More pages than page ids.
-    #[error(
-        "{tier} capacity {capacity} is {pages} widened pages, more than the {max} that page ids can name"
-    )]
+    #[error("{tier} of {capacity} is {pages} widened pages, more than the {max} that ids can name")]
     TooManyPages {
         /// The tier.
         tier: &'static str,
@@ -71,6 +105,12 @@ pub enum ConfigError {
         value: String,
         /// What would do.
         range: &'static str,
+    },
+    /// A rate of computing for a model whose work per token is not known.
+    #[error("model {model} has no published number of active parameters: leave the rate out")]
+    NoActiveParameters {
+        /// The model.
+        model: String,
     },
     /// Options that exclude each other.
     #[error("{first} and {second} exclude each other: {reason}")]
@@ -94,4 +134,15 @@ pub enum ReplayError {
     /// The options are refused.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] striata::Error),
+}
+
+impl ReplayError {
+    /// Whether what was asked for is wrong, rather than what was done: an option or a trace.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::Trace(_) | Self::Config(_))
+    }
 }

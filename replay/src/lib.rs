@@ -4,25 +4,36 @@
 //! | module | what |
 //! |---|---|
 //! | [`trace`] | readers of every trace format, and the bundled traces |
-//! | [`config`], [`capacity`] | what to replay, on what |
+//! | [`config`], [`capacity`], [`model`] | what to replay, on what |
+//! | [`workload`] | tokens and page keys from block ids |
+//! | [`compute`] | how long a prefill computes |
+//! | [`replay`] | the driver |
 //! | [`report`] | what was found |
-//! | [`sweep`] | many replays over a grid |
+//! | [`mod@sweep`] | many replays over a grid |
 #![forbid(unsafe_code)]
 
 pub mod capacity;
+pub mod compute;
 pub mod config;
+mod driver;
 pub mod error;
+pub mod model;
 mod names;
+mod process;
 pub mod report;
 pub mod sweep;
+mod tally;
 pub mod trace;
 pub mod workload;
 
-pub use capacity::{Capacity, HostCapacity};
+pub use capacity::HostCapacity;
 pub use config::{
-    ComputeModel, DeviceChoice, Fault, KeySource, ModelShape, Outputs, Parallel, Policy,
-    ReplayConfig, Selection, TraceSource, VerifyPolicy, WritePolicy,
+    ComputeModel, DeviceChoice, Fault, KeySource, Outputs, Parallel, ReplayConfig, Selection,
+    TraceSource, VerifyPolicy,
 };
+pub use driver::replay;
 pub use error::{ConfigError, ReplayError};
+pub use model::ModelShape;
 pub use report::{Outcome, ReplayObserver, ReplayReport, RequestRecord};
-pub use sweep::{SweepConfig, SweepRow};
+pub use striata_core::config::{Capacity, PolicyName as Policy, WritePolicy};
+pub use sweep::{SweepConfig, SweepRow, sweep};

@@ -10,8 +10,12 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome {
     /// The pool held all of it.
     Served,
+    /// The pool held its prompt, but not the generated tokens that were to be kept.
+    Truncated,
     /// It is larger than the pool: it was computed without the cache and stored nowhere.
     Refused,
+    /// A load of it failed: what rested on the load was given up.
+    Failed,
 }
 
 /// One request: a row of `--csv`.
@@ -68,7 +72,7 @@ pub struct Percentiles {
     pub max: f64,
 }
 
-/// A row that did not hold its fingerprint.
+/// A row that did not hold its fingerprint, as the first request that read it saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MismatchedRow {
     /// Request that read it, by index in the trace.
@@ -83,6 +87,8 @@ pub struct MismatchedRow {
     pub page: u64,
     /// Row of that page on that rank.
     pub row: u32,
+    /// Position of the row's token in the request.
+    pub position: u64,
 }
 
 /// What came of a planted fault.
@@ -144,7 +150,7 @@ pub struct TierReport {
 }
 
 /// How the replay was configured: the numbers after all defaults and units are resolved.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConfigEcho {
     /// Trace.
     pub trace: String,
@@ -195,7 +201,7 @@ pub struct ConfigEcho {
 }
 
 /// A whole replay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplayReport {
     /// Requests replayed, refused ones among them.
     pub requests: u64,
@@ -215,11 +221,13 @@ pub struct ReplayReport {
     pub refused_requests: u64,
     /// Their prompt tokens, which are among the computed ones.
     pub refused_tokens: u64,
+    /// Requests whose generated tokens did not fit; their prompts did.
+    pub truncated_requests: u64,
     /// Rows compared with their fingerprints, over all ranks and layers.
     pub verified_rows: u64,
-    /// Distinct rows of distinct requests that differed.
+    /// Distinct rows that differed: a row that several requests read counts once.
     pub mismatches: u64,
-    /// The first of them, see the limit in the documentation.
+    /// The first of them, at most 1000.
     pub mismatched_rows: Vec<MismatchedRow>,
     /// What came of the planted fault.
     pub fault: Option<FaultReport>,

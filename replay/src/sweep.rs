@@ -3,8 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::capacity::{Capacity, HostCapacity};
-use crate::config::{Policy, ReplayConfig};
+use striata_core::config::{Capacity, PolicyName};
+
+use crate::capacity::HostCapacity;
+use crate::config::{Parallel, ReplayConfig};
+use crate::driver::replay;
+use crate::error::ReplayError;
+use crate::report::ReplayReport;
+use crate::tally::ratio;
 
 /// The grid: every combination is replayed.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +22,7 @@ pub struct SweepConfig {
     /// Sizes of L1 and L2.
     pub capacities: Vec<(Capacity, HostCapacity)>,
     /// Eviction policies.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<PolicyName>,
 }
 
 /// One point of the grid: a row of the CSV.
@@ -60,4 +66,65 @@ pub struct SweepRow {
     pub evicted_pages_l2: u64,
     /// Wall time.
     pub wall_seconds: f64,
+}
+
+/// Replays every point, DCP sizes outermost and policies innermost, and hands each row to
+/// `row_done` as it is found.
+///
+/// A capacity in bytes is that of one rank, so a larger c holds more tokens with the same memory.
+///
+/// # Errors
+/// The first point that is refused or fails.
+pub fn sweep(
+    config: &SweepConfig,
+    row_done: &mut dyn FnMut(&SweepRow),
+) -> Result<Vec<SweepRow>, ReplayError> {
+    let mut rows = Vec::new();
+    for &dcp in &config.dcp {
+        for &(l1, l2) in &config.capacities {
+            for &policy in &config.policies {
+                let point = ReplayConfig {
+                    parallel: Parallel {
+                        dcp,
+                        ..config.base.parallel
+                    },
+                    l1,
+                    l2,
+                    policy,
+                    ..config.base.clone()
+                };
+                let row = SweepRow::of(replay(&point, &mut ())?);
+                row_done(&row);
+                rows.push(row);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+impl SweepRow {
+    fn of(report: ReplayReport) -> Self {
+        let share = |tokens| ratio(tokens, report.input_tokens);
+        Self {
+            dcp: report.config.dcp,
+            widened_page_tokens: report.config.widened_page_tokens,
+            l1_pages: report.l1.capacity_pages,
+            l2_pages: report.l2.capacity_pages,
+            requests: report.requests,
+            refused_requests: report.refused_requests,
+            input_tokens: report.input_tokens,
+            hit_ratio: report.hit_ratio,
+            resident_share: share(report.hit_tokens_l1),
+            loaded_share: share(report.hit_tokens_l2),
+            computed_share: share(report.computed_tokens),
+            evicted_pages_l1: report.l1.evicted_pages,
+            evicted_pages_l2: report.l2.evicted_pages,
+            wall_seconds: report.wall_seconds,
+            trace: report.config.trace,
+            model: report.config.model,
+            l1: report.config.l1,
+            l2: report.config.l2,
+            policy: report.config.policy,
+        }
+    }
 }

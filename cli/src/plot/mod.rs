@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pictures as SVG: panels of lines and panels of stacked bars, one look for all of them.
 //!
-//! Drawn into a string first, so that a file that cannot be written is an error with its path.
+//! Drawn into strings; whoever asked writes the file.
 
 mod bars;
 mod lines;
-
-use std::path::{Path, PathBuf};
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -14,21 +12,10 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 pub(crate) use self::bars::{Bar, BarPanel, stacked_bars};
 pub(crate) use self::lines::{Line, LinePanel, XAxis, line_panels};
 
-/// Why a picture was not made.
+/// The drawing library refused; it draws into a string, so no file is to blame.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PlotError {
-    /// The drawing library refused.
-    #[error("the picture cannot be drawn: {0}")]
-    Draw(String),
-    /// The file cannot be written.
-    #[error("{path}: cannot be written: {source}")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
+#[error("the picture cannot be drawn: {0}")]
+pub(crate) struct PlotError(String);
 
 /// The drawing area of a whole picture.
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
@@ -52,17 +39,6 @@ const SERIES: [RGBColor; 8] = [
     RGBColor(90, 90, 90),
 ];
 
-/// Writes a finished picture.
-///
-/// # Errors
-/// The file cannot be written.
-pub(crate) fn write_svg(path: &Path, svg: &str) -> Result<(), PlotError> {
-    std::fs::write(path, svg).map_err(|source| PlotError::Write {
-        path: path.to_path_buf(),
-        source,
-    })
-}
-
 /// An entry of a legend: the colour and what it stands for.
 struct Key {
     color: RGBColor,
@@ -70,7 +46,7 @@ struct Key {
 }
 
 fn draw_error<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) -> PlotError {
-    PlotError::Draw(error.to_string())
+    PlotError(error.to_string())
 }
 
 fn font(px: u32) -> TextStyle<'static> {

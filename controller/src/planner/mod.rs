@@ -27,9 +27,10 @@ use striata_core::sync::Arc;
 use striata_core::{FenceId, L1, L1Page, L2, L2Page, OpId, PagePair, PoolGeometry, Stripe};
 
 use crate::error::Error;
-use crate::lease::{Lease, ReleaseStack};
+use crate::lease::Lease;
 use crate::order::{Ack, Order, OrderKind};
 use crate::page_set::PageSet;
+use crate::release_stack::ReleaseStack;
 use crate::residency::{PageState, Residency};
 use lease_table::LeaseTable;
 

@@ -45,11 +45,10 @@ impl PrefixIndex {
         if node.l1_len == 0 {
             self.left_l1(at);
         }
+        self.settle(at);
         if blocked {
-            // What holds it offers it again when it lets go.
+            // A node that is blocked is not empty. What holds it offers it again when it lets go.
             self.heaps[Queue::L1 as usize].remove(at);
-        } else {
-            self.settle(at);
         }
         freed
     }

@@ -2,9 +2,11 @@
 //! Programs of calls of the prefix index, against a flat model.
 
 mod model;
+mod program;
 
-use arbitrary::Arbitrary;
 use model::Model;
+pub use program::Input;
+use program::Op;
 use striata_core::evict::{POLICY_NAMES, policy_by_name};
 use striata_core::prefix::{
     Evicted, IndexError, InsertOptions, PageKey, PathLock, PrefixIndex, RootId,
@@ -14,76 +16,6 @@ use striata_core::{L1Page, L2Page};
 /// Most locks held at once, and most calls of a program.
 const MAX_LOCKS: usize = 6;
 const MAX_OPS: usize = 96;
-
-/// Up to six pages of four kinds, packed.
-#[derive(Arbitrary, Clone, Copy, Debug)]
-struct Path(u16);
-
-impl Path {
-    fn symbols(self) -> Vec<u8> {
-        let length = (self.0 & 7).min(6);
-        (0..length)
-            .map(|at| u8::try_from((self.0 >> (3 + 2 * at)) & 3).unwrap_or(0))
-            .collect()
-    }
-}
-
-/// One call.
-#[derive(Arbitrary, Debug)]
-enum Op {
-    Acquire {
-        root: bool,
-        path: Path,
-    },
-    Release {
-        lock: u8,
-    },
-    Insert {
-        lock: u8,
-        suffix: Path,
-        count_hit: bool,
-        priority: i8,
-    },
-    EvictL1 {
-        n: u8,
-    },
-    EvictL2 {
-        n: u8,
-        copies_first: bool,
-    },
-    AttachL1 {
-        lock: u8,
-        count: u8,
-    },
-    DetachL1 {
-        lock: u8,
-        from: u8,
-    },
-    AttachL2 {
-        l1: u8,
-    },
-    LoseL2 {
-        l2: u8,
-    },
-    PinL1 {
-        page: u8,
-        on: bool,
-    },
-    PinL2 {
-        page: u8,
-        on: bool,
-    },
-}
-
-/// A program and the index that it runs on.
-#[derive(Arbitrary, Debug)]
-pub struct Input {
-    policy: u8,
-    exact_hits: bool,
-    l1_pages: u8,
-    l2_pages: u8,
-    ops: Vec<Op>,
-}
 
 struct Machine {
     index: PrefixIndex,

@@ -56,8 +56,8 @@ impl Record {
         format: Format,
         clock: &mut SessionClock,
     ) -> Result<Request, TraceProblem> {
-        let input_tokens = self.input.input("in")?;
-        let output_tokens = self.output.output("out")?;
+        let input_tokens = self.input.tokens("in")?;
+        let output_tokens = self.output.tokens("out")?;
         let session = self.conv.below_bits("conv", SESSION_BITS)?;
         let offset = match format {
             Format::AgenticSessions => session << LOCAL_BITS,

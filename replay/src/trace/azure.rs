@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lines of the Azure traces: a date and two lengths, no identity of prefixes.
 
-use super::error::TraceProblem;
+use super::error::{TraceProblem, short};
 use super::number::Whole;
 use super::request::{Blocks, Request};
 
@@ -23,8 +23,8 @@ impl Parser {
         Ok(Request {
             index,
             arrival: (at - origin).max(0.0),
-            input_tokens: whole(&input)?.input(HEADER[1])?,
-            output_tokens: whole(&output)?.output(HEADER[2])?,
+            input_tokens: whole(&input)?.tokens(HEADER[1])?,
+            output_tokens: whole(&output)?.tokens(HEADER[2])?,
             session: None,
             blocks: Blocks::default(),
         })
@@ -39,7 +39,7 @@ pub(super) fn is_header(line: &str) -> bool {
 fn bad(reason: String) -> TraceProblem {
     TraceProblem::BadRecord {
         format: "azure",
-        reason,
+        reason: short(reason),
     }
 }
 

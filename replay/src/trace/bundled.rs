@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The traces inside the program; `NOTICE` in the folder `traces` says whose they are.
+//! The traces inside the program; the file `NOTICE` of the repository says whose they are.
 
 use crate::names::named;
 

@@ -112,3 +112,14 @@ pub struct TraceError {
     /// What is wrong.
     pub problem: TraceProblem,
 }
+
+/// Most characters of a reason that quotes a trace.
+const MAX_REASON: usize = 200;
+
+/// Cuts a reason that quotes a line, so that a message stays a line that can be read.
+pub(super) fn short(reason: String) -> String {
+    match reason.char_indices().nth(MAX_REASON) {
+        Some((end, _)) => format!("{} ..", &reason[..end]),
+        None => reason,
+    }
+}

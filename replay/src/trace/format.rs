@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::azure;
-use super::error::TraceProblem;
+use super::error::{TraceProblem, short};
 use crate::names::named;
 
 named! {
@@ -95,7 +95,7 @@ fn nearest(record: &Map<String, Value>) -> String {
 
 /// A JSON error of one line, without the line number of its own.
 pub(super) fn json_problem(format: &'static str, error: &serde_json::Error) -> TraceProblem {
-    let reason = error.to_string().replacen("line 1 ", "", 1);
+    let reason = short(error.to_string().replacen("line 1 ", "", 1));
     if error.is_eof() {
         TraceProblem::Truncated { reason }
     } else {

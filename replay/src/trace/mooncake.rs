@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for Ids {
 impl Record {
     /// The request of this line.
     pub(super) fn request(self, index: u64) -> Result<Request, TraceProblem> {
-        let input_tokens = self.input_length.input("input_length")?;
+        let input_tokens = self.input_length.tokens("input_length")?;
         let Ids(blocks) = self.hash_ids;
         let least = input_tokens.div_ceil(u64::from(BLOCK_TOKENS));
         check_blocks(blocks.count(), input_tokens, BLOCK_TOKENS, least)?;
@@ -61,7 +61,7 @@ impl Record {
             index,
             arrival: seconds("timestamp", self.timestamp, 1000.0)?,
             input_tokens,
-            output_tokens: self.output_length.output("output_length")?,
+            output_tokens: self.output_length.tokens("output_length")?,
             session: None,
             blocks,
         })

@@ -33,30 +33,25 @@ impl<'de> Deserialize<'de> for Whole {
 }
 
 impl Whole {
-    fn checked(self, field: &'static str, least: u64, most: u64) -> Result<u64, TraceProblem> {
+    fn at_most(self, field: &'static str, most: u64) -> Result<u64, TraceProblem> {
         u64::try_from(self.0)
             .ok()
-            .filter(|value| (least..=most).contains(value))
+            .filter(|value| *value <= most)
             .ok_or_else(|| TraceProblem::OutOfRange {
                 field,
                 value: self.0.to_string(),
-                range: format!("{least} to {most}"),
+                range: format!("0 to {most}"),
             })
     }
 
-    /// A prompt's length: at least one token.
-    pub(super) fn input(self, field: &'static str) -> Result<u64, TraceProblem> {
-        self.checked(field, 1, MAX_TOKENS)
-    }
-
-    /// The number of generated tokens.
-    pub(super) fn output(self, field: &'static str) -> Result<u64, TraceProblem> {
-        self.checked(field, 0, MAX_TOKENS)
+    /// A number of prompt or generated tokens. Real traces have requests without a prompt.
+    pub(super) fn tokens(self, field: &'static str) -> Result<u64, TraceProblem> {
+        self.at_most(field, MAX_TOKENS)
     }
 
     /// An id or a number of a session, below `2^bits`.
     pub(super) fn below_bits(self, field: &'static str, bits: u32) -> Result<u64, TraceProblem> {
-        self.checked(field, 0, (1 << bits) - 1)
+        self.at_most(field, (1 << bits) - 1)
     }
 }
 

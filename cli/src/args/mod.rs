@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the command line says, typed. What it means is decided by the crates below.
+
+mod defaults;
+mod doctor;
+mod engine;
+mod hicache;
+mod output;
+mod replay;
+mod sweep;
+mod values;
+mod workload;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use self::doctor::DoctorArgs;
+pub(crate) use self::output::OutputArgs;
+pub(crate) use self::replay::ReplayArgs;
+pub(crate) use self::sweep::SweepArgs;
+
+/// A tiered KV-cache storage engine for LLM inference under decode context parallelism.
+#[derive(Debug, Parser)]
+#[command(
+    name = "striata",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Replay a request trace through the engine and verify every byte it reads back
+    Replay(Box<ReplayArgs>),
+    /// Replay a grid of DCP sizes, capacities and policies; the defaults show what DCP buys
+    Sweep(Box<SweepArgs>),
+    /// Say what this machine offers and lacks
+    Doctor(DoctorArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Runs a trace through the real engine.
+//!
+//! Requests are served one at a time on each replica, in file order: reserve, load, compute layer
+//! by layer behind the gates, confirm, insert, release, and wait until every copy has ended. So a
+//! request finds what the ones before it left, whatever the speed of the machine. Replicas take
+//! requests by session (or by prefix block where sessions are not told) modulo their number.
+
+mod bytes;
+mod checks;
+mod engine;
+mod fault;
+mod identity;
+mod layers;
+mod metadata;
+mod plan;
+mod replica;
+mod row_log;
+mod spans;
+mod totals;
+
+use std::time::Instant;
+
+use striata::HiCacheSetup;
+use striata_gpu::Device;
+use striata_gpu::sim::{SimConfig, SimDevice};
+use striata_host::HostMemory;
+
+use crate::config::{DeviceChoice, ReplayConfig};
+use crate::error::{ConfigError, ReplayError};
+use crate::process::peak_memory_bytes;
+use crate::report::{ReplayObserver, ReplayReport};
+use crate::tally::Tally;
+use crate::trace::TraceReader;
+use bytes::WholeEngine;
+use checks::Checks;
+use engine::Engine;
+use metadata::PlannerOnly;
+use plan::Plan;
+use replica::Replica;
+
+/// Replays a trace as configured.
+///
+/// # Errors
+/// Options that are refused, a trace that is refused, an engine that fails. A row that differs, a
+/// load that fails and a request that does not fit are in the report instead.
+pub fn replay(
+    config: &ReplayConfig,
+    observer: &mut dyn ReplayObserver,
+) -> Result<ReplayReport, ReplayError> {
+    let plan = Plan::new(config)?;
+    let mut report = ReplayReport {
+        scaled: plan.scaled,
+        metadata_only: config.metadata_only,
+        config: plan.echo(config),
+        ..ReplayReport::default()
+    };
+    let replicas = plan.topology.replicas();
+    if config.metadata_only {
+        report.config.device = "none".to_owned();
+        let engines = (0..replicas).map(|_| PlannerOnly::new(&plan));
+        let engines = engines.collect::<Result<_, _>>()?;
+        return run(config, &plan, engines, report, observer);
+    }
+    let devices = |replica: u32| -> Vec<SimDevice> {
+        let first = replica * plan.topology.attention_tp();
+        let ranks = first..first + plan.topology.attention_tp();
+        ranks
+            .map(|rank| SimDevice::new(SimConfig::new(rank)))
+            .collect()
+    };
+    match config.device {
+        DeviceChoice::Auto | DeviceChoice::Sim => {
+            run_with_bytes(config, &plan, devices, report, observer)
+        }
+        DeviceChoice::Cuda => Err(ReplayError::Config(ConfigError::NoDevice {
+            device: "cuda",
+            reason: "this build has no CUDA backend",
+        })),
+    }
+}
+
+fn run_with_bytes<D: Device>(
+    config: &ReplayConfig,
+    plan: &Plan,
+    devices: impl Fn(u32) -> Vec<D>,
+    mut report: ReplayReport,
+    observer: &mut dyn ReplayObserver,
+) -> Result<ReplayReport, ReplayError> {
+    let mut setup = HiCacheSetup::new(plan.planner());
+    setup.host_layout = config.host_layout;
+    let (l1_bytes, l2_bytes) = plan.bytes_per_rank();
+    check_memory(plan, l1_bytes, l2_bytes)?;
+    report.l1.bytes_per_rank = l1_bytes;
+    report.l2.bytes_per_rank = l2_bytes;
+    let mut engines = Vec::new();
+    for replica in 0..plan.topology.replicas() {
+        let devices = devices(replica);
+        if let Some(device) = devices.first() {
+            let description = device.describe();
+            report.simulated = description.simulated_time;
+            report.config.device = description.backend.to_owned();
+        }
+        engines.push(WholeEngine::new(plan, &setup, devices)?);
+    }
+    run(config, plan, engines, report, observer)
+}
+
+/// Both tiers of every rank are in this machine's memory.
+fn check_memory(plan: &Plan, l1_bytes: u64, l2_bytes: u64) -> Result<(), ConfigError> {
+    let ranks = plan.topology.tp();
+    let needed = l1_bytes
+        .saturating_add(l2_bytes)
+        .saturating_mul(ranks.into());
+    match HostMemory::probe().spare() {
+        Some(spare) if needed > spare => Err(ConfigError::TooMuchMemory {
+            needed,
+            spare,
+            ranks,
+            l1_bytes,
+            l2_bytes,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Serves the selected requests.
+fn run<E: Engine>(
+    config: &ReplayConfig,
+    plan: &Plan,
+    engines: Vec<E>,
+    mut report: ReplayReport,
+    observer: &mut dyn ReplayObserver,
+) -> Result<ReplayReport, ReplayError> {
+    let begun = Instant::now();
+    let reader = TraceReader::open(&config.source)?;
+    note_trace(&reader, &mut report, observer);
+    let total = selected(config, TraceReader::count(&config.source)?);
+    observer.started(total);
+    let mut replicas: Vec<Replica<E>> = (0..)
+        .zip(engines)
+        .map(|(number, engine)| Replica::new(number, engine))
+        .collect();
+    let mut tally = Tally::new(plan.topology.replicas());
+    let mut checks = Checks::new(config.fault);
+    let skip = usize::try_from(config.selection.skip).unwrap_or(usize::MAX);
+    let limit = config.selection.limit.unwrap_or(u64::MAX);
+    for request in reader
+        .skip(skip)
+        .take(usize::try_from(limit).unwrap_or(usize::MAX))
+    {
+        let request = request?;
+        let at = request.affinity() % replicas.len().max(1) as u64;
+        let Some(replica) = replicas.get_mut(usize::try_from(at).unwrap_or_default()) else {
+            break;
+        };
+        let record = replica.serve(plan, &request, &mut checks)?;
+        tally.add(&record);
+        observer.request_done(&record, tally.requests(), total);
+    }
+    for replica in &replicas {
+        replica.report(plan, &mut report);
+    }
+    tally.finish(&mut report);
+    checks.finish(&mut report);
+    report.peak_memory_bytes = peak_memory_bytes();
+    report.wall_seconds = begun.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Writes what is known of the trace and the scale into the report, and tells the observer.
+fn note_trace(reader: &TraceReader, report: &mut ReplayReport, observer: &mut dyn ReplayObserver) {
+    report.config.format = reader.format().to_string();
+    report
+        .notices
+        .extend(reader.format().notice().map(str::to_owned));
+    if report.scaled {
+        report.notices.push(format!(
+            "rows are scaled to {} bytes instead of {}: bytes and times are those of scaled rows",
+            report.config.row_bytes, report.config.model_row_bytes
+        ));
+    }
+    for notice in &report.notices {
+        observer.notice(notice);
+    }
+}
+
+/// Requests that are replayed, of `total` in the trace.
+fn selected(config: &ReplayConfig, total: Option<u64>) -> Option<u64> {
+    let left = total?.saturating_sub(config.selection.skip);
+    Some(config.selection.limit.map_or(left, |limit| left.min(limit)))
+}
