@@ -139,10 +139,12 @@ impl PrefixIndex {
         let mut at = self.locked_node(lock)?;
         while at != TOP {
             let node = &self.nodes[at];
-            let on_l1 = &node.edge.l1[..node.l1_len as usize];
-            let start = first + node.start as usize;
-            for (page, &id) in out[start..].iter_mut().zip(on_l1) {
-                *page = L1Page::new(id);
+            if node.l1_len > 0 {
+                let on_l1 = &node.edge.l1[..node.l1_len as usize];
+                let start = first + node.start as usize;
+                for (page, &id) in out[start..].iter_mut().zip(on_l1) {
+                    *page = L1Page::new(id);
+                }
             }
             at = node.parent;
         }

@@ -85,11 +85,11 @@ impl PrefixIndex {
         if node.l1_len == 0 {
             self.left_l1(at);
         }
+        self.settle(at);
         if aside {
+            // A node that is set aside has pages on L1, so it is still there.
             self.heaps[Queue::L1 as usize].remove(at);
             self.aside.push(at);
-        } else {
-            self.settle(at);
         }
     }
 

@@ -240,8 +240,8 @@ impl KeyChain {
     }
 
     /// Digest of the first `part` tokens of the unit in progress, all that were taken in of it, and
-    /// of the identities among them. The length of the token bytes tells them from identities:
-    /// those come in pieces of 24 bytes after a tag of their own.
+    /// of the identities among them. Those have a tag and a count of tokens before them, so that
+    /// no tokens can pass for an identity.
     fn digest(&self, part: usize) -> blake3::Hash {
         let mut message = [0; 4 + 4 * UNIT_TOKENS];
         message[..4].copy_from_slice(b"unit");
@@ -249,15 +249,16 @@ impl KeyChain {
             bytes.copy_from_slice(&token.to_le_bytes());
         }
         let message = &message[..4 + 4 * part];
-        let end = self.taken;
-        let start = end - part as u64;
-        let count = self.marks.partition_point(|&(p, _)| p < end);
-        if count == 0 {
+        let marked = self.marks.partition_point(|&(p, _)| p < self.taken);
+        if marked == 0 {
             return blake3::hash(message);
         }
+        let start = self.taken - part as u64;
         let mut hasher = blake3::Hasher::new();
+        hasher.update(b"mark");
+        hasher.update(&(part as u64).to_le_bytes());
         hasher.update(message);
-        for (position, identity) in &self.marks[..count] {
+        for (position, identity) in &self.marks[..marked] {
             hasher.update(&(position - start).to_le_bytes());
             hasher.update(&identity.to_le_bytes());
         }

@@ -541,3 +541,35 @@ fn a_deep_chain_is_dropped_without_recursion() {
     assert_eq!(tiers.evict_l1(29_990), 29_990);
     assert_eq!(tiers.seen(&path), (10, 0));
 }
+
+#[test]
+fn without_preference_l2_gives_up_by_rank_alone() {
+    let mut tiers = Tiers::new(8, 8);
+    // Ends with 1 and 3 on L2 alone and 2 on both tiers, used in the order 1, 2, 3.
+    for (page, keep) in [(1, false), (2, true), (3, false)] {
+        let lock = tiers.run(&[page, page]);
+        tiers.store(&lock);
+        tiers.release(lock);
+        if !keep {
+            let held = tiers.index.acquire_prefix(ROOT, &keys(&[2, 2]));
+            assert_eq!(tiers.evict_l1(2), 2);
+            tiers.release(held);
+        }
+    }
+    let seen = |tiers: &Tiers| [1, 2, 3].map(|n| tiers.seen(&[n, n]));
+    assert_eq!(seen(&tiers), [(0, 2), (2, 0), (0, 2)]);
+    let lock = tiers.index.acquire_prefix(ROOT, &keys(&[3, 3]));
+    tiers.release(lock);
+    let mut evict = |n| {
+        tiers.index.evict_l2(n, false, &mut tiers.out);
+        tiers.give_back();
+        (
+            seen(&tiers),
+            tiers.out.copies_dropped,
+            tiers.index.resident_l2(),
+        )
+    };
+    assert_eq!(evict(1), ([(0, 1), (2, 0), (0, 2)], 0, 5));
+    assert_eq!(evict(2), ([(0, 0), (2, 0), (0, 2)], 1, 3));
+    assert_eq!(evict(2), ([(0, 0), (2, 0), (0, 1)], 2, 1));
+}

@@ -440,11 +440,11 @@ fn unpin(pins: &mut std::collections::BTreeMap<u32, u32>, page: u32) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
     fn b28_random_calls_agree_with_a_flat_model(
         policy in proptest::sample::select(&POLICY_NAMES[..]),
-        steps in proptest::collection::vec(step(), 1..150),
+        steps in proptest::collection::vec(step(), 1..300),
     ) {
         let mut machine = Machine::new(policy);
         for step in steps {
