@@ -34,9 +34,14 @@ struct Cache {
     loaded: usize,
 }
 
-/// Keys of request `n`: a prefix shared by some, then pages of its own; each comes three times.
+/// Keys of request `n`: a prefix shared by some, then pages of its own. Every other request comes
+/// again later, at distances from under L1 to over both tiers.
 fn keys(n: u64, out: &mut Vec<PageKey>) {
-    let n = (n / 48) * 16 + n % 16;
+    let n = if n % 2 == 0 {
+        n
+    } else {
+        (n - 1).saturating_sub(n * 31 % 300 * 2)
+    };
     let shared = 5 + n % 3 * 11;
     let total = shared + 3 + n * 7 % 29;
     let owner = |at| if at < shared { n % 9 } else { 100 + n };
