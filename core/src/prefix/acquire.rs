@@ -69,7 +69,8 @@ impl PrefixIndex {
         }
     }
 
-    /// Lets a path go. A lock of another index is refused and comes to nothing.
+    /// Lets a path go. A lock of another index is refused and comes to nothing. What it held of a
+    /// retired namespace waits for [`PrefixIndex::sweep_retired`].
     ///
     /// # Errors
     /// A lock that is not of this index.
@@ -79,6 +80,10 @@ impl PrefixIndex {
     )]
     pub fn release(&mut self, lock: PathLock) -> Result<(), IndexError> {
         let end = self.locked_node(&lock)?;
+        if self.nodes[end].retired {
+            self.release_retired(end);
+            return Ok(());
+        }
         let mut at = end;
         while at != TOP {
             self.update(at, |node, _, _| node.locks -= 1);

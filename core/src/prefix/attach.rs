@@ -119,14 +119,16 @@ impl PrefixIndex {
     }
 
     /// Notes the copy on L2 of a page of L1, once its store was acknowledged. False, and the
-    /// caller frees `l2`, if the page has left the index or has a copy already, or if `l2` is out
-    /// of range or owned.
+    /// caller frees `l2`, if the page has left the index, has a copy already or is of a retired
+    /// namespace, or if `l2` is out of range or owned.
     pub fn attach_l2(&mut self, l1: L1Page, l2: L2Page) -> bool {
         let Some((at, depth)) = self.l1.find(l1) else {
             return false;
         };
-        let offset = depth - self.nodes[at].start;
-        if self.nodes[at].edge.l2[offset as usize] != NONE || self.l2.claim(l2).is_err() {
+        let node = &self.nodes[at];
+        let offset = depth - node.start;
+        let refused = node.retired || node.edge.l2[offset as usize] != NONE;
+        if refused || self.l2.claim(l2).is_err() {
             return false;
         }
         self.update(at, |node, _, places| {
@@ -134,15 +136,6 @@ impl PrefixIndex {
         });
         self.offer(at);
         true
-    }
-
-    /// The copy on L2 of a page of L1.
-    #[must_use]
-    pub fn l2_of(&self, l1: L1Page) -> Option<L2Page> {
-        let (at, depth) = self.l1.find(l1)?;
-        let node = &self.nodes[at];
-        let page = node.edge.l2[(depth - node.start) as usize];
-        (page != NONE).then_some(L2Page::new(page))
     }
 
     /// Forgets a page of L2 whose bytes are gone; false if it is not in the index. If the page was
@@ -216,6 +209,9 @@ impl PrefixIndex {
         });
         if pinned {
             return;
+        }
+        if self.nodes[at].retired {
+            self.free_retired_copy(at, depth - self.nodes[at].start);
         }
         self.offer_with_leaf_of_l1(at);
     }

@@ -4,7 +4,7 @@
 use super::edge::NONE;
 use super::index::{PrefixIndex, TOP};
 use super::node::{Node, Totals, narrow};
-use super::queues::{QUEUES, Queue};
+use super::queues::QUEUES;
 use crate::units::{L1Page, L2Page};
 
 /// Fails with a message unless a condition holds.
@@ -35,14 +35,16 @@ impl PrefixIndex {
                 self.check_records(at, node)?;
                 self.check_counts(at, node)?;
                 self.check_queues(at, node)?;
+                self.check_retired(at, node)?;
                 totals += node.share();
             }
         }
         ensure!(
-            reached == self.nodes.len() && reached == self.children.len() + 1,
-            "{reached} nodes are reached, {} exist, {} are in the table",
+            reached == self.nodes.len() && reached == self.children.len() + self.retired_roots + 1,
+            "{reached} nodes are reached, {} exist, {} are in the table, {} are retired roots",
             self.nodes.len(),
-            self.children.len()
+            self.children.len(),
+            self.retired_roots
         );
         ensure!(
             totals == self.totals,
@@ -67,9 +69,11 @@ impl PrefixIndex {
                 child.start,
                 node.end()
             );
+            let found = self.children.find(&self.nodes, at, child.first_key);
+            let hidden = at == TOP && child.retired;
             ensure!(
-                self.children.find(&self.nodes, at, child.first_key) == Some(child_at),
-                "node {child_at} is not found by its first key"
+                (found == Some(child_at)) != hidden,
+                "node {child_at} is found by its first key as {found:?} (hidden: {hidden})"
             );
             ensure!(
                 child.l1_len == 0 || node.l1_len == node.len(),
@@ -173,8 +177,7 @@ impl PrefixIndex {
 
     fn check_queues(&self, at: u32, node: &Node) -> Result<(), String> {
         for queue in QUEUES {
-            let blocked = queue == Queue::L1 && self.totals.pinned_l2 > 0;
-            if blocked || !self.is_candidate(node, queue) {
+            if !self.is_candidate(node, queue) {
                 continue;
             }
             let noted = self.heaps[queue as usize].key(at);
@@ -183,6 +186,21 @@ impl PrefixIndex {
                 "node {at} can give up pages and is not queued for it ({queue:?}, {noted:?})"
             );
         }
+        Ok(())
+    }
+
+    fn check_retired(&self, at: u32, node: &Node) -> Result<(), String> {
+        ensure!(
+            !node.retired || (node.locks > 0 && node.free_copies() == 0),
+            "node {at} was retired and has {} locks and {} free copies",
+            node.locks,
+            node.free_copies()
+        );
+        ensure!(
+            node.parent == TOP || self.nodes[node.parent].retired == node.retired,
+            "node {at} was retired ({}) unlike its parent",
+            node.retired
+        );
         Ok(())
     }
 
@@ -199,6 +217,10 @@ impl PrefixIndex {
                 "L2 page {page} points at node {at}, which does not have it"
             );
         }
+        ensure!(
+            self.l1.limbo_is_sound() && self.l2.limbo_is_sound(),
+            "pages of retired namespaces are lost or miscounted"
+        );
         let counts = (self.l1.standing().count(), self.l2.standing().count());
         ensure!(
             counts == (self.totals.l1, self.totals.l2),

@@ -8,7 +8,12 @@ use super::keys::PageKey;
 
 /// Children by (parent, first key). Only node numbers are stored, the keys stand in the nodes.
 #[derive(Debug, Default)]
-pub(super) struct Children(HashTable<u32>);
+pub(super) struct Children {
+    table: HashTable<u32>,
+    /// Nodes for which there is room twice. A table at most half full clears out what removed
+    /// entries leave behind in place; a fuller one would allocate for that, however few come in.
+    room: usize,
+}
 
 /// Keys may be plain block numbers of an engine, so they are mixed: two multiplications, folded.
 fn mix(parent: u32, key: PageKey) -> u64 {
@@ -38,7 +43,7 @@ fn halves(value: u128) -> [u64; 2] {
 
 impl Children {
     pub(super) fn find(&self, nodes: &Arena, parent: u32, key: PageKey) -> Option<u32> {
-        self.0
+        self.table
             .find(mix(parent, key), |&at| {
                 let node = &nodes[at];
                 node.first_key == key && node.parent == parent
@@ -49,18 +54,22 @@ impl Children {
     /// Enters a node under its parent and first key.
     pub(super) fn add(&mut self, nodes: &Arena, at: u32) {
         let hash = |at: &u32| mix(nodes[*at].parent, nodes[*at].first_key);
-        self.0.insert_unique(hash(&at), at, hash);
+        if self.table.len() == self.room {
+            self.room = 2 * self.room.max(8);
+            self.table.reserve(2 * self.room - self.table.len(), hash);
+        }
+        self.table.insert_unique(hash(&at), at, hash);
     }
 
     /// Takes a node out; its parent and first key must still be the ones it was entered under.
     pub(super) fn remove(&mut self, nodes: &Arena, at: u32) {
         let hash = mix(nodes[at].parent, nodes[at].first_key);
-        if let Ok(entry) = self.0.find_entry(hash, |&other| other == at) {
+        if let Ok(entry) = self.table.find_entry(hash, |&other| other == at) {
             entry.remove();
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.table.len()
     }
 }

@@ -61,15 +61,17 @@ pub struct Evicted {
     pub l1: Vec<L1Page>,
     /// L2 pages that left the tree: the caller frees them.
     pub l2: Vec<L2Page>,
-    /// Keys of `l1`, if recorded.
+    /// Keys of the pages that no match finds on L1 any more, if recorded: those of `l1`, but that
+    /// [`PrefixIndex::retire`] names what locks and pins still hold as well, and
+    /// [`PrefixIndex::sweep_retired`] names nothing twice.
     pub l1_keys: Vec<PageKey>,
-    /// Keys of `l2`, if recorded.
+    /// Keys of the pages that no match finds on L2 any more, likewise.
     pub l2_keys: Vec<PageKey>,
     /// Pages that left L1 and stay on L2.
     pub kept_on_l2: usize,
     /// L2 copies that went while the page stays on L1.
     pub copies_dropped: usize,
-    /// Pages that are on no tier any more.
+    /// Pages that an eviction left on no tier; retired ones do not count.
     pub dropped: usize,
     /// Whether keys are recorded, for cache events.
     pub record_keys: bool,
@@ -120,6 +122,10 @@ pub struct PrefixIndex {
     pub(super) walk: Vec<u32>,
     /// Scratch: pages that an insert has claimed.
     pub(super) claimed: Vec<L1Page>,
+    /// Scratch: nodes that an eviction from L1 has passed over.
+    pub(super) aside: Vec<u32>,
+    /// Roots that were retired and are still locked; they are not in the table of children.
+    pub(super) retired_roots: usize,
 }
 
 impl PrefixIndex {
@@ -141,6 +147,8 @@ impl PrefixIndex {
             exact_hits: false,
             walk: Vec::new(),
             claimed: Vec::new(),
+            aside: Vec::new(),
+            retired_roots: 0,
         }
     }
 
@@ -164,16 +172,16 @@ impl PrefixIndex {
         &*self.policy
     }
 
-    /// Pages on L1.
+    /// Pages on L1, with those of retired namespaces until [`PrefixIndex::sweep_retired`].
     #[must_use]
     pub const fn resident_l1(&self) -> usize {
-        self.totals.l1
+        self.totals.l1 + self.l1.in_limbo()
     }
 
-    /// Pages on L2.
+    /// Pages on L2, with those of retired namespaces until [`PrefixIndex::sweep_retired`].
     #[must_use]
     pub const fn resident_l2(&self) -> usize {
-        self.totals.l2
+        self.totals.l2 + self.l2.in_limbo()
     }
 
     /// L1 pages that no path lock and no pin holds: what [`PrefixIndex::evict_l1`] can free, exact

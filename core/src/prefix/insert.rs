@@ -40,21 +40,27 @@ pub struct Duplicate {
     pub duplicate: L1Page,
 }
 
-/// What an insert did.
+/// What an insert did. On L1 the path was `resident` pages long; the pages behind them came there:
+/// first the `reattached`, then the `new_pages`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inserted {
+    /// Leading pages of the path that were on L1.
+    pub resident: usize,
     /// Pages that the index did not know.
     pub new_pages: usize,
     /// Pages that it knew and that were not on L1; copies on L2 stay.
     pub reattached: usize,
     /// Pages that it held on other L1 pages.
     pub duplicates: usize,
+    /// Whether the namespace was retired since the path was locked: no match finds any of it.
+    pub retired: bool,
 }
 
 impl PrefixIndex {
     /// Inserts a path from the root on, page `i` of it under `keys[i]` on `l1[i]`. The lock, which
     /// holds the head of the path, holds all of it afterwards; the path is the most recently used.
     ///
+    /// Under a lock of a retired namespace the pages go with the lock and are never matched.
     /// Nothing is freed. A page that is on L1 already is kept and the offered page is appended to
     /// `duplicates` (unless it is the same); a page that is known but not on L1 is attached again
     /// and keeps its copy on L2.
@@ -84,6 +90,8 @@ impl PrefixIndex {
             self.l1.clear(duplicate.duplicate.get());
         }
         let end = self.append(lock, last, &keys[known..], &l1[known..], options);
+        report.resident = known - report.reattached;
+        report.retired = self.nodes[end].retired;
         self.add_locks(end, lock.node.index);
         self.touch(end, options.count_hit);
         lock.node = self.nodes.id(end);
@@ -238,6 +246,9 @@ impl PrefixIndex {
             let parent = self.nodes[at].parent;
             self.nodes[parent].l1_children += 1;
         }
+        if self.nodes[at].retired {
+            self.free_retired_copies(at);
+        }
         self.offer(at);
     }
 
@@ -288,11 +299,13 @@ impl PrefixIndex {
         let at = self.nodes.add(edge);
         let seq = self.tick();
         let start = self.nodes[parent].end();
+        let retired = self.nodes[parent].retired;
         let node = &mut self.nodes[at];
         node.first_key = first;
         node.meta = NodeMeta::new(seq, options.priority);
         node.seq = seq;
         node.start = start;
+        node.retired = retired;
         self.fill(at, keys, l1);
         self.link(at, parent);
         at
@@ -308,7 +321,8 @@ impl PrefixIndex {
     }
 
     /// Appends the pages of a locked path that are on L1 and not on L2, of nodes with at least
-    /// `min_hits` hits, parents before children: what a write-through store would copy.
+    /// `min_hits` hits, parents before children: what a write-through store would copy. None of a
+    /// retired namespace.
     ///
     /// # Errors
     /// A lock that is not of this index.
@@ -319,6 +333,9 @@ impl PrefixIndex {
         out: &mut Vec<L1Page>,
     ) -> Result<(), IndexError> {
         let at = self.locked_node(lock)?;
+        if self.nodes[at].retired {
+            return Ok(());
+        }
         self.walk_to(at);
         for &step in &self.walk {
             let node = &self.nodes[step];

@@ -15,6 +15,8 @@
 //!    they were. Copies on L2 of pages that are on L1 may go.
 //! 5. A pinned page is not evicted from its tier. Pins belong to page ids, not to nodes, so that an
 //!    operation may pin a page before it enters the tree, and a split needs no fix-up.
+//! 6. A retired tree ([`PrefixIndex::retire`]) holds locked paths alone and none of its pages is
+//!    found. A page that left it belongs to no node; it is swept once nothing pins it.
 //!
 //! The index owns no memory of the tiers: it returns the pages that it lets go, and the caller
 //! frees them. It does not know why a page is pinned nor whether its bytes have arrived; a page
@@ -28,6 +30,7 @@ mod arena;
 mod attach;
 mod check;
 mod children;
+mod discard;
 mod edge;
 mod error;
 mod evict_l1;
@@ -35,9 +38,11 @@ mod evict_l2;
 mod index;
 mod insert;
 mod keys;
+mod lookup;
 mod node;
 mod places;
 mod queues;
+mod retire;
 mod structure;
 
 pub use acquire::PathLock;

@@ -94,6 +94,8 @@ pub(super) struct Node {
     pub(super) lost: u32,
     /// No unpinned copy of an L1 page stands at or above this offset.
     pub(super) copies_end: u32,
+    /// Whether the namespace was retired: no match comes here, and locks alone hold the node.
+    pub(super) retired: bool,
 }
 
 impl Node {
@@ -119,6 +121,7 @@ impl Node {
             l2_pinned: 0,
             lost: 0,
             copies_end: 0,
+            retired: false,
         }
     }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Back pointers and pins by page id of a tier.
 
-use core::marker::PhantomData;
-
 use super::edge::NONE;
 use super::error::IndexError;
 use crate::units::{PageId, Tier};
 
 /// Node of a page that an insert in progress has claimed.
 const CLAIMED: u32 = NONE - 1;
+/// Node of a page whose namespace was retired, until it is swept.
+const LIMBO: u32 = NONE - 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -20,9 +20,12 @@ struct Place {
 
 /// Where each page of tier `T` stands in the tree, and how many copies in flight hold it.
 #[derive(Debug)]
-pub(super) struct Places<T> {
+pub(super) struct Places<T: Tier> {
     pages: Vec<Place>,
-    tier: PhantomData<T>,
+    /// Pages in limbo, pinned or to be swept.
+    in_limbo: usize,
+    /// Pages in limbo that were seen without a pin: what a sweep looks at.
+    unheld: Vec<PageId<T>>,
 }
 
 impl<T: Tier> Places<T> {
@@ -34,14 +37,15 @@ impl<T: Tier> Places<T> {
         };
         Self {
             pages: vec![empty; pages as usize],
-            tier: PhantomData,
+            in_limbo: 0,
+            unheld: Vec::new(),
         }
     }
 
     /// Node and depth of a page that stands in the tree.
     pub(super) fn find(&self, page: PageId<T>) -> Option<(u32, u32)> {
         let place = self.pages.get(page.index())?;
-        (place.node < CLAIMED).then_some((place.node, place.depth))
+        (place.node < LIMBO).then_some((place.node, place.depth))
     }
 
     pub(super) fn set(&mut self, page: u32, node: u32, depth: u32) {
@@ -95,14 +99,58 @@ impl<T: Tier> Places<T> {
     pub(super) fn unpin(&mut self, page: PageId<T>) -> Option<bool> {
         let place = self.pages.get_mut(page.index())?;
         place.pins = place.pins.checked_sub(1)?;
-        Some(place.pins == 0)
+        let last = place.pins == 0;
+        if last && place.node == LIMBO {
+            self.unheld.push(page);
+        }
+        Some(last)
+    }
+
+    /// Takes a page out of the tree for good; the next sweep after its last pin frees it.
+    pub(super) fn retire(&mut self, page: u32) {
+        let place = &mut self.pages[page as usize];
+        place.node = LIMBO;
+        self.in_limbo += 1;
+        if place.pins == 0 {
+            self.unheld.push(PageId::new(page));
+        }
+    }
+
+    /// Frees the pages in limbo that no pin holds.
+    pub(super) fn sweep(&mut self, out: &mut Vec<PageId<T>>) {
+        for page in self.unheld.drain(..) {
+            let place = &mut self.pages[page.index()];
+            // A page may be listed twice, or have been pinned again since.
+            if place.node == LIMBO && place.pins == 0 {
+                place.node = NONE;
+                self.in_limbo -= 1;
+                out.push(page);
+            }
+        }
+    }
+
+    /// Pages that left the tree and are not swept yet.
+    pub(super) const fn in_limbo(&self) -> usize {
+        self.in_limbo
+    }
+
+    /// Whether the pages in limbo are counted, and listed unless a pin holds them.
+    pub(super) fn limbo_is_sound(&self) -> bool {
+        let limbo = (0u32..)
+            .zip(&self.pages)
+            .filter(|(_, place)| place.node == LIMBO);
+        let mut count = 0;
+        let listed = limbo.inspect(|_| count += 1).all(|(page, place)| {
+            place.pins > 0 || self.unheld.iter().any(|unheld| unheld.get() == page)
+        });
+        listed && count == self.in_limbo
     }
 
     /// Pages that stand in the tree.
     pub(super) fn standing(&self) -> impl Iterator<Item = (u32, u32, u32)> {
         (0u32..)
             .zip(&self.pages)
-            .filter(|(_, place)| place.node != NONE)
+            .filter(|(_, place)| place.node != NONE && place.node != LIMBO)
             .map(|(page, place)| (page, place.node, place.depth))
     }
 }

@@ -25,7 +25,7 @@ impl PrefixIndex {
     }
 
     /// Takes a node out from under its parent and frees it. Its pages are gone already.
-    fn remove_node(&mut self, at: u32) {
+    pub(super) fn remove_node(&mut self, at: u32) {
         self.children.remove(&self.nodes, at);
         let node = &self.nodes[at];
         let (parent, prev, next) = (node.parent, node.prev, node.next);
@@ -90,6 +90,7 @@ impl PrefixIndex {
         }
         let (first_key, meta, start) = (lower.first_key, lower.meta, lower.start);
         let (locks, l1_len, copies_end) = (lower.locks, lower.l1_len, lower.copies_end);
+        let retired = lower.retired;
         lower.first_key = lower.edge.keys[0];
         lower.start += count;
         lower.l1_len = l1_len.saturating_sub(count);
@@ -103,6 +104,7 @@ impl PrefixIndex {
         node.locks = locks;
         node.l1_len = l1_len.min(count);
         node.copies_end = copies_end.min(count);
+        node.retired = retired;
     }
 
     /// Counts again what a node counts of its pages.
@@ -147,9 +149,12 @@ impl PrefixIndex {
     }
 
     /// The node that ends at `depth` on the path to a node, split off if none does. None if the
-    /// node is not what it was, or ends above.
+    /// node is not what it was, ends above, or was retired.
     pub(super) fn cut(&mut self, id: NodeId, depth: u32) -> Option<u32> {
         let mut at = self.nodes.resolve(id)?;
+        if self.nodes[at].retired {
+            return None;
+        }
         while self.nodes[at].start >= depth {
             at = self.nodes[at].parent;
             if at == TOP {

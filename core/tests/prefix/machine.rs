@@ -8,9 +8,10 @@ use striata_core::prefix::{
 };
 use striata_core::{L1Page, L2Page};
 
+use crate::machine_life::Then;
 use crate::model::{Model, Page, Path};
 
-const POOL: u32 = 26;
+pub(crate) const POOL: u32 = 26;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -27,6 +28,10 @@ enum Step {
     PinL1(u32, bool),
     PinL2(u32, bool),
     LoseL2(u32),
+    StoreFirst(usize, Then),
+    DropL1(u32),
+    Retire(Path),
+    Sweep,
 }
 
 fn path() -> impl Strategy<Value = Path> {
@@ -34,6 +39,10 @@ fn path() -> impl Strategy<Value = Path> {
         keys.insert(0, root);
         keys
     })
+}
+
+fn then() -> impl Strategy<Value = Then> {
+    prop_oneof![Just(Then::Leave), Just(Then::Store), Just(Then::Drop)]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -53,22 +62,26 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..POOL, any::<bool>()).prop_map(|(page, pin)| Step::PinL1(page, pin)),
         1 => (0..POOL, any::<bool>()).prop_map(|(page, pin)| Step::PinL2(page, pin)),
         1 => (0..POOL).prop_map(Step::LoseL2),
+        3 => (0usize..9, then()).prop_map(|(n, then)| Step::StoreFirst(n, then)),
+        1 => (0..POOL).prop_map(Step::DropL1),
+        1 => path().prop_map(Step::Retire),
+        1 => Just(Step::Sweep),
     ]
 }
 
-struct Machine {
-    index: PrefixIndex,
-    model: Model,
-    locks: Vec<PathLock>,
-    free_l1: Vec<u32>,
-    free_l2: Vec<u32>,
+pub(crate) struct Machine {
+    pub(crate) index: PrefixIndex,
+    pub(crate) model: Model,
+    pub(crate) locks: Vec<PathLock>,
+    pub(crate) free_l1: Vec<u32>,
+    pub(crate) free_l2: Vec<u32>,
 }
 
-fn root_of(path: &[u8]) -> RootId {
+pub(crate) fn root_of(path: &[u8]) -> RootId {
     RootId::new(u128::from(path[0]))
 }
 
-fn keys_of(path: &[u8]) -> Vec<PageKey> {
+pub(crate) fn keys_of(path: &[u8]) -> Vec<PageKey> {
     path[1..].iter().map(|&k| PageKey::new(k.into())).collect()
 }
 
@@ -99,6 +112,10 @@ impl Machine {
             Step::PinL1(page, pin) => self.pin_l1(page, pin),
             Step::PinL2(page, pin) => self.pin_l2(page, pin),
             Step::LoseL2(page) => self.lose_l2(page),
+            Step::StoreFirst(n, then) => self.evict_store_first(n, then),
+            Step::DropL1(page) => self.drop_l1(page),
+            Step::Retire(path) => self.retire(&path),
+            Step::Sweep => self.sweep(),
         }
     }
 
@@ -144,6 +161,7 @@ impl Machine {
         let path = [&self.model.locks[at], suffix].concat();
         let mut offered = Vec::new();
         let (mut new, mut again, mut expected) = (0, 0, Vec::new());
+        let resident = self.model.matched(&path).0;
         for (index, prefix) in Model::prefixes(&path).enumerate() {
             let page = self.model.pages.get(prefix);
             let have = page.and_then(|page| page.l1);
@@ -187,6 +205,8 @@ impl Machine {
         assert_eq!(found, expected);
         let counts = (report.new_pages, report.reattached, report.duplicates);
         assert_eq!(counts, (new, again, expected.len()));
+        let retired = Model::is_retired(&path);
+        assert_eq!((report.resident, report.retired), (resident, retired));
         for (prefix, offered) in Model::prefixes(&path).zip(offered) {
             let page = self.model.pages.entry(prefix.to_vec()).or_default();
             page.l1 = page.l1.or(Some(offered));
@@ -197,15 +217,17 @@ impl Machine {
         self.model.locks[at] = path;
     }
 
-    fn attach_l2(&mut self, l1: u32) {
+    pub(crate) fn attach_l2(&mut self, l1: u32) {
         let Some(&l2) = self.free_l2.last() else {
             return;
         };
-        let wanted = |page: &&mut Page| page.l1 == Some(l1) && page.l2.is_none();
-        let page = self.model.pages.values_mut().find(wanted);
+        let wanted = |(path, page): &(&Path, &mut Page)| {
+            !Model::is_retired(path) && page.l1 == Some(l1) && page.l2.is_none()
+        };
+        let page = self.model.pages.iter_mut().find(wanted);
         let done = self.index.attach_l2(L1Page::new(l1), L2Page::new(l2));
         assert_eq!(done, page.is_some());
-        if let Some(page) = page {
+        if let Some((_, page)) = page {
             page.l2 = self.free_l2.pop();
         }
     }
@@ -256,7 +278,7 @@ impl Machine {
         self.free_l1.extend(out.iter().map(|page| page.get()));
     }
 
-    fn evict_l1(&mut self, n: usize) {
+    pub(crate) fn evict_l1(&mut self, n: usize) {
         let possible = self.model.evictable_l1().len();
         let pinned = !self.model.pins_l1.is_empty() || !self.model.pins_l2.is_empty();
         let bound = self.index.evictable_l1();
@@ -369,7 +391,8 @@ impl Machine {
         }
     }
 
-    fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
+        self.model.settle_retired();
         self.model.settle();
         if let Err(broken) = self.index.check_invariants() {
             panic!("{broken}");
@@ -378,8 +401,11 @@ impl Machine {
         assert_eq!(self.index.resident_l2(), self.model.on_l2());
         assert_eq!(self.free_l1.len() + self.model.on_l1(), POOL as usize);
         assert_eq!(self.free_l2.len() + self.model.on_l2(), POOL as usize);
-        for path in self.model.pages.keys() {
-            self.compare(path);
+        for (path, page) in &self.model.pages {
+            if !Model::is_retired(path) {
+                self.compare(path);
+            }
+            self.check_keys(path, page);
         }
         let (mut l1, mut l2, mut head) = (Vec::new(), Vec::new(), Vec::new());
         for (lock, path) in self.locks.iter().zip(&self.model.locks) {
@@ -401,6 +427,7 @@ impl Machine {
                 let expected: Vec<_> = Model::prefixes(path)
                     .map(|prefix| &self.model.pages[prefix])
                     .filter(|page| page.hits >= min_hits && page.l2.is_none())
+                    .filter(|_| !Model::is_retired(path))
                     .filter_map(|page| page.l1.map(L1Page::new))
                     .collect();
                 assert_eq!(alone, expected);
@@ -420,6 +447,8 @@ impl Machine {
         }
         self.model.pins_l1.clear();
         self.model.pins_l2.clear();
+        self.check();
+        self.sweep();
         self.check();
         self.evict_l1(POOL as usize);
         self.check();

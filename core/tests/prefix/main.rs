@@ -7,6 +7,9 @@
 
 mod behaviours;
 mod keys;
+mod life;
 mod lru;
 mod machine;
+mod machine_life;
 mod model;
+mod tiers;

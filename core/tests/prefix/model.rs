@@ -23,8 +23,15 @@ pub(crate) struct Model {
     pub(crate) locks: Vec<Path>,
     pub(crate) pins_l1: BTreeMap<u32, u32>,
     pub(crate) pins_l2: BTreeMap<u32, u32>,
+    /// Pages that left the tree when their namespace was retired, until they are swept.
+    pub(crate) limbo_l1: BTreeSet<u32>,
+    pub(crate) limbo_l2: BTreeSet<u32>,
+    pub(crate) retirements: u8,
     pub(crate) now: u64,
 }
+
+/// Roots from here on name trees that were retired.
+const RETIRED: u8 = 100;
 
 fn below<'a>(
     pages: &'a BTreeMap<Path, Page>,
@@ -57,11 +64,11 @@ impl Model {
         self.locks.iter().any(|lock| lock.starts_with(path))
     }
 
-    fn pinned_l1(&self, page: Option<u32>) -> bool {
+    pub(crate) fn pinned_l1(&self, page: Option<u32>) -> bool {
         page.is_some_and(|page| self.pins_l1.get(&page).is_some_and(|&n| n > 0))
     }
 
-    fn pinned_l2(&self, page: Option<u32>) -> bool {
+    pub(crate) fn pinned_l2(&self, page: Option<u32>) -> bool {
         page.is_some_and(|page| self.pins_l2.get(&page).is_some_and(|&n| n > 0))
     }
 
@@ -165,10 +172,66 @@ impl Model {
     }
 
     pub(crate) fn on_l1(&self) -> usize {
-        self.pages.values().filter(|page| page.l1.is_some()).count()
+        self.pages.values().filter(|page| page.l1.is_some()).count() + self.limbo_l1.len()
     }
 
     pub(crate) fn on_l2(&self) -> usize {
-        self.pages.values().filter(|page| page.l2.is_some()).count()
+        self.pages.values().filter(|page| page.l2.is_some()).count() + self.limbo_l2.len()
+    }
+
+    pub(crate) fn is_retired(path: &[u8]) -> bool {
+        path[0] >= RETIRED
+    }
+
+    /// Renames a root to one that no path is asked for under; false if no name is left.
+    pub(crate) fn retire(&mut self, root: u8) -> bool {
+        let Some(name) = RETIRED.checked_add(self.retirements) else {
+            return false;
+        };
+        self.retirements += 1;
+        let renamed = |mut path: Path| {
+            if path[0] == root {
+                path[0] = name;
+            }
+            path
+        };
+        let pages = core::mem::take(&mut self.pages).into_iter();
+        self.pages = pages.map(|(path, page)| (renamed(path), page)).collect();
+        let locks = core::mem::take(&mut self.locks).into_iter();
+        self.locks = locks.map(renamed).collect();
+        self.settle_retired();
+        true
+    }
+
+    /// Puts in limbo what no lock holds of retired trees, and copies that no pin holds.
+    pub(crate) fn settle_retired(&mut self) {
+        let paths: Vec<_> = self.pages.keys().cloned().collect();
+        for path in paths.iter().filter(|path| Self::is_retired(path)) {
+            let page = self.pages[path].clone();
+            if !self.locked(path) {
+                self.pages.remove(path);
+                self.limbo_l1.extend(page.l1);
+                self.limbo_l2.extend(page.l2);
+            } else if page.l1.is_some() && page.l2.is_some() && !self.pinned_l2(page.l2) {
+                self.limbo_l2.extend(page.l2);
+                self.pages.get_mut(path).unwrap().l2 = None;
+            }
+        }
+    }
+
+    /// Takes what no pin holds out of limbo: pages of L1 and of L2, in order.
+    pub(crate) fn sweep(&mut self) -> (Vec<u32>, Vec<u32>) {
+        let (l1, l2) = (self.limbo_l1.clone(), self.limbo_l2.clone());
+        let l1: Vec<_> = l1
+            .into_iter()
+            .filter(|&p| !self.pinned_l1(Some(p)))
+            .collect();
+        let l2: Vec<_> = l2
+            .into_iter()
+            .filter(|&p| !self.pinned_l2(Some(p)))
+            .collect();
+        self.limbo_l1.retain(|page| !l1.contains(page));
+        self.limbo_l2.retain(|page| !l2.contains(page));
+        (l1, l2)
     }
 }
