@@ -46,7 +46,10 @@ pub use lease::{Lease, LeaseId};
 #[cfg(not(loom))]
 pub use order::{Ack, Order, OrderKind};
 #[cfg(not(loom))]
-pub use planner::{Confirm, Inserted, Lookup, Planner, PlannerConfig, PlannerStats, Reserve};
+pub use planner::{
+    Confirm, EventKey, EventTier, Inserted, KvEvent, Lookup, Planner, PlannerConfig, PlannerStats,
+    Reserve, Room, Stored,
+};
 #[cfg(not(loom))]
 pub use residency::PageState;
 #[cfg(not(loom))]

@@ -58,6 +58,8 @@ impl Planned {
         let page = PageGeometry::new(2, 8, 3).expect("a page geometry");
         let pool = PoolGeometry::owned(PoolKind::Striped, stripe, page, l1_pages * 2);
         let mut config = PlannerConfig::new(pool.expect("a pool"), l2_pages);
+        // A page has fewer tokens than HiCache's threshold.
+        config.load_back_threshold = 1;
         set(&mut config);
         let planner = Planner::new(config).expect("a planner");
         Self {
@@ -175,7 +177,11 @@ impl Planned {
     /// # Panics
     /// A request that does not fit.
     pub fn reserve_without_collecting(&mut self, keys: &[PageKey], tokens: u64) -> Lease {
-        match self.planner.reserve(NAMESPACE, keys, tokens).expect("an outcome") {
+        match self
+            .planner
+            .reserve(NAMESPACE, keys, tokens)
+            .expect("an outcome")
+        {
             Reserve::Granted(lease) => lease,
             other => panic!("not granted: {other:?}"),
         }

@@ -26,7 +26,12 @@ fn b21_l2_lifetime_of_load_sources() {
     rig.compute(&b);
     assert_eq!(rig.pages(&x), (0, 0), "X made room");
     let store_b = rig.only(OrderKind::Store);
-    assert!(store_b.pages.iter().all(|pair| load.pages.iter().all(|from| from.l2 != pair.l2)));
+    assert!(
+        store_b
+            .pages
+            .iter()
+            .all(|pair| load.pages.iter().all(|from| from.l2 != pair.l2))
+    );
     // What is left of L2 is being read or written: C is not stored.
     rig.compute(&c);
     assert_eq!(rig.only(OrderKind::Store).op, store_b.op);
@@ -37,7 +42,10 @@ fn b21_l2_lifetime_of_load_sources() {
     rig.release(lease);
     // A's copies can go again.
     rig.cache(&chain(5, 4));
-    assert_eq!(rig.planner.stats().free_pages_l2 + rig.planner.stats().resident_pages_l2, 4);
+    assert_eq!(
+        rig.planner.stats().free_pages_l2 + rig.planner.stats().resident_pages_l2,
+        4
+    );
     assert!(rig.pages(&chain(5, 4)).0 == 4 && rig.planner.stats().stored_pages >= 8);
 }
 
@@ -51,7 +59,11 @@ fn b22_l2_lifetime_of_store_targets() {
     }
     let room = rig.planner.evict(3).unwrap();
     rig.collect();
-    assert_eq!((room.freeing, room.freed), (2, 1), "the third has no room on L2 and is dropped");
+    assert_eq!(
+        (room.freeing, room.freed),
+        (2, 1),
+        "the third has no room on L2 and is dropped"
+    );
     let store = rig.only(OrderKind::Store);
     let targets: Vec<_> = store.pages.iter().map(|pair| pair.l2).collect();
     assert_eq!(targets.len(), 2);
@@ -60,8 +72,16 @@ fn b22_l2_lifetime_of_store_targets() {
     rig.planner.evict(2).unwrap();
     rig.collect();
     let on_l2: Vec<_> = (1..=3).map(|seed| rig.pages(&chain(seed, 1))).collect();
-    assert_eq!(on_l2.iter().filter(|pages| **pages == (0, 1)).count(), 2, "{on_l2:?}");
-    assert_eq!(on_l2.iter().filter(|pages| **pages == (0, 0)).count(), 1, "{on_l2:?}");
+    assert_eq!(
+        on_l2.iter().filter(|pages| **pages == (0, 1)).count(),
+        2,
+        "{on_l2:?}"
+    );
+    assert_eq!(
+        on_l2.iter().filter(|pages| **pages == (0, 0)).count(),
+        1,
+        "{on_l2:?}"
+    );
 }
 
 /// 23. A page is on L2 only with an acknowledged copy: with all of L2 taken, write-back eviction
@@ -111,7 +131,10 @@ fn b24_l1_lifetime_of_store_sources() {
     rig.planner.evict(8).unwrap();
     assert_eq!(rig.free().0, 5);
     let outcome = rig.ask(&chain(2, 8), 8 * W);
-    assert!(matches!(outcome, Reserve::NotNow { after } if after == store.op), "{outcome:?}");
+    assert!(
+        matches!(outcome, Reserve::NotNow { after } if after == store.op),
+        "{outcome:?}"
+    );
     rig.end(store.op, 3);
     rig.planner.evict(8).unwrap();
     assert_eq!(rig.free().0, 8);
@@ -125,7 +148,12 @@ fn b24_pages_of_a_live_table_stay() {
     let lease = rig.reserve(&chain(1, 4), 4 * W);
     rig.planner.evict(8).unwrap();
     let outcome = rig.ask(&chain(2, 5), 5 * W);
-    let Reserve::OutOfSpace { needed: 5, available: 4, evictable: 0 } = outcome else {
+    let Reserve::OutOfSpace {
+        needed: 5,
+        available: 4,
+        evictable: 0,
+    } = outcome
+    else {
         panic!("{outcome:?}");
     };
     rig.release(lease);
@@ -145,9 +173,16 @@ fn b26_abort_quarantines_load_targets() {
             let load = rig.only(OrderKind::Load);
             rig.release(lease);
             let outcome = rig.ask(&chain(2, 6), 6 * W);
-            assert!(matches!(outcome, Reserve::NotNow { after } if after == load.op), "{outcome:?}");
+            assert!(
+                matches!(outcome, Reserve::NotNow { after } if after == load.op),
+                "{outcome:?}"
+            );
             let others = rig.reserve(&chain(3, 5), 5 * W);
-            assert!(load.pages.iter().all(|pair| !others.pages().contains(&pair.l1)));
+            assert!(
+                load.pages
+                    .iter()
+                    .all(|pair| !others.pages().contains(&pair.l1))
+            );
             rig.end(load.op, 0);
             rig.release(others);
         } else {

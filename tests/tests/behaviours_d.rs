@@ -71,12 +71,18 @@ fn b29_late_and_repeated_acknowledgements_are_errors_without_effect() {
     rig.end(store.op, 5);
     let before = (rig.free(), rig.planner.stats());
     for good_pages in [0, 5, 8] {
-        let late = rig.planner.acknowledge(Ack { op: store.op, good_pages });
+        let late = rig.planner.acknowledge(Ack {
+            op: store.op,
+            good_pages,
+        });
         assert!(matches!(late, Err(Error::UnknownOperation { op }) if op == store.op));
     }
     assert_eq!((rig.free(), rig.planner.stats()), before);
     assert_eq!(rig.used().1, 5);
-    let outcome = rig.planner.acknowledge(Ack { op: store.op, good_pages: 9 });
+    let outcome = rig.planner.acknowledge(Ack {
+        op: store.op,
+        good_pages: 9,
+    });
     assert!(outcome.is_err());
 }
 
@@ -128,11 +134,21 @@ fn b31_evict_returns_the_true_number() {
     }
     assert_eq!(rig.planner.evict(3).unwrap().freed, 3);
     assert_eq!(rig.pages(&chain(1, 2)), (0, 0));
-    assert_eq!(rig.pages(&chain(2, 2)), (1, 0), "the deepest page went first");
-    let held: Vec<_> = (2..=8).map(|seed| rig.reserve(&chain(seed, 1), W + 1)).collect();
+    assert_eq!(
+        rig.pages(&chain(2, 2)),
+        (1, 0),
+        "the deepest page went first"
+    );
+    let held: Vec<_> = (2..=8)
+        .map(|seed| rig.reserve(&chain(seed, 1), W + 1))
+        .collect();
     let evictable = 6;
     assert_eq!(rig.planner.evict(64).unwrap().freed, evictable);
-    assert_eq!(rig.planner.evict(64).unwrap().freed, 0, "all that is left is held");
+    assert_eq!(
+        rig.planner.evict(64).unwrap().freed,
+        0,
+        "all that is left is held"
+    );
     for lease in held {
         rig.release(lease);
     }
@@ -160,7 +176,11 @@ fn b33_back_pressure_on_stores() {
         rig.settle();
     }
     assert_eq!(rig.planner.stats().resident_pages_l2, 1500);
-    assert_eq!(rig.planner.store(&leases[0]).unwrap().pages, 0, "nothing is stored twice");
+    assert_eq!(
+        rig.planner.store(&leases[0]).unwrap().pages,
+        0,
+        "nothing is stored twice"
+    );
 }
 
 /// 32. Bookkeeping does not grow with use: a million pages reserved and freed.
@@ -173,7 +193,10 @@ fn b32_bookkeeping_is_bounded() {
     for cycle in 0..cycles {
         let pages = 1 + cycle % 64;
         let fresh = chain(u32::try_from(cycle).unwrap() + 2, pages);
-        match rig.planner.reserve(striata_tests::planned::NAMESPACE, &fresh, pages as u64 * W) {
+        match rig
+            .planner
+            .reserve(striata_tests::planned::NAMESPACE, &fresh, pages as u64 * W)
+        {
             Ok(Reserve::Granted(lease)) => held.push_back(lease),
             Ok(_) => {}
             Err(error) => panic!("{error}"),
@@ -193,5 +216,10 @@ fn b32_bookkeeping_is_bounded() {
 /// Resident memory of this process; 0 where the platform does not tell.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+    statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 4096
 }

@@ -21,15 +21,28 @@ fn b36_good_leading_pages_are_what_counts() {
     let store = rig.only(OrderKind::Store);
     rig.end(store.op, 2);
     empty_l1(&mut rig);
-    assert_eq!(rig.pages(&keys), (0, 2), "a store of 5 pages whose third failed");
+    assert_eq!(
+        rig.pages(&keys),
+        (0, 2),
+        "a store of 5 pages whose third failed"
+    );
     let mut rig = Planned::new(8, 8);
     rig.cache(&keys);
     empty_l1(&mut rig);
     let lease = rig.reserve(&keys, 5 * W + 1);
     let load = rig.only(OrderKind::Load);
     rig.end(load.op, 2);
-    assert_eq!(rig.planner.confirm(&lease).unwrap(), Confirm::LoadFailed { valid_tokens: 2 * W });
-    assert_eq!(rig.pages(&keys), (2, 3), "what did not come is still on L2, and no hit on L1");
+    assert_eq!(
+        rig.planner.confirm(&lease).unwrap(),
+        Confirm::LoadFailed {
+            valid_tokens: 2 * W
+        }
+    );
+    assert_eq!(
+        rig.pages(&keys),
+        (2, 3),
+        "what did not come is still on L2, and no hit on L1"
+    );
     rig.release(lease);
     assert_eq!(rig.used(), (2, 5));
     assert_eq!(rig.planner.stats().failed_load_pages, 3);
@@ -75,7 +88,10 @@ fn b38_load_targets_are_the_table() {
     empty_l1(&mut rig);
     let lease = rig.reserve(&keys[..2], 2 * W + 1);
     let load = rig.only(OrderKind::Load);
-    assert_eq!(load.pages.iter().map(|pair| pair.l1).collect::<Vec<_>>(), lease.pages()[..2]);
+    assert_eq!(
+        load.pages.iter().map(|pair| pair.l1).collect::<Vec<_>>(),
+        lease.pages()[..2]
+    );
     rig.end(load.op, 2);
     rig.release(lease);
     // One page on L1, one on L2: the target is the second of the table.
@@ -83,7 +99,10 @@ fn b38_load_targets_are_the_table() {
     let lease = rig.reserve(&keys[..2], 2 * W + 1);
     assert_eq!((lease.hit_tokens_l1(), lease.hit_tokens_l2()), (W, W));
     let load = rig.only(OrderKind::Load);
-    assert_eq!(load.pages.iter().map(|pair| pair.l1).collect::<Vec<_>>(), lease.pages()[1..2]);
+    assert_eq!(
+        load.pages.iter().map(|pair| pair.l1).collect::<Vec<_>>(),
+        lease.pages()[1..2]
+    );
 }
 
 /// 49. A host copy whose page is also on L1 is the first to go when L2 is short: no backup is
@@ -98,7 +117,9 @@ fn b49_l2_smaller_than_l1() {
     assert_eq!(rig.planner.stats().stored_pages, 9);
     assert_eq!(rig.used(), (8, 4));
     let found: Vec<_> = (1..=9).map(|seed| rig.pages(&chain(seed, 1))).collect();
-    let (l1, l2) = found.iter().fold((0, 0), |sum, at| (sum.0 + at.0, sum.1 + at.1));
+    let (l1, l2) = found
+        .iter()
+        .fold((0, 0), |sum, at| (sum.0 + at.0, sum.1 + at.1));
     assert_eq!(l1, 8);
     assert!(l2 <= 1, "{found:?}");
 }
@@ -167,7 +188,11 @@ fn b54_counters_of_both_directions() {
     rig.release(lease);
     let stats = rig.planner.stats();
     assert_eq!(
-        (stats.stored_pages, stats.loaded_pages, stats.failed_load_pages),
+        (
+            stats.stored_pages,
+            stats.loaded_pages,
+            stats.failed_load_pages
+        ),
         (5, 3, 1),
         "{stats:?}"
     );

@@ -60,9 +60,8 @@ impl Planner {
         }
         let mut unstored = std::mem::take(&mut self.scratch_l1);
         unstored.clear();
-        room.freed = self.evicting(|index, evicted| {
-            index.evict_l1_store_first(short, evicted, &mut unstored) - unstored.len()
-        })?;
+        room.freed = self
+            .evicting(|index, evicted| index.evict_l1_store_first(short, evicted, &mut unstored))?;
         let stored = self.store_pages(&unstored, true)?;
         room.freeing = stored.pages;
         room.after = stored.op;

@@ -132,7 +132,8 @@ impl Planner {
             return;
         }
         for pair in pages {
-            if let Some((key, parent)) = self.index.key_of_l1(pair.l1) {
+            if let Some(key) = self.index.key_of_l1(pair.l1) {
+                let parent = self.index.parent_key_of_l1(pair.l1);
                 self.stored_event(super::events::EventTier::L2, parent, std::iter::once(key));
             }
         }

@@ -241,7 +241,7 @@ fn two_requests_that_compute_the_same_pages_keep_one_copy() {
     planner.apply_releases().unwrap();
     planner.check_invariants().unwrap();
     assert_eq!(planner.stats().free_pages_l1, 5);
-    assert_eq!(planner.evict(8).unwrap(), 3);
+    assert_eq!(planner.evict(8).unwrap().freed, 3);
     assert_eq!(planner.stats().free_pages_l1, 8);
 }
 

@@ -14,7 +14,7 @@ use striata_gpu::planes::L1Planes;
 use striata_gpu::transfer::{
     Completion, LoadGate, LoadJob, StoreJob, TransferConfig, TransferEngine, TransferStats,
 };
-use striata_gpu::{Device, DeviceTime};
+use striata_gpu::{Device, DeviceTime, Direction};
 use striata_host::HostPool;
 
 use crate::error::Error;
@@ -68,7 +68,7 @@ pub struct OpReport {
     /// The operation.
     pub op: OpId,
     /// Which way.
-    pub kind: OrderKind,
+    pub direction: Direction,
     /// Pages asked for.
     pub pages: usize,
     /// Leading pages that arrived on every rank.
@@ -243,7 +243,10 @@ impl<D: Device> ShardGroup<D> {
         }
         let report = OpReport {
             op: order.op,
-            kind: order.kind,
+            direction: match order.kind {
+                OrderKind::Store => Direction::DeviceToHost,
+                OrderKind::Load | OrderKind::Cancel => Direction::HostToDevice,
+            },
             pages: pages.len(),
             good_pages: u32::try_from(pages.len()).unwrap_or(u32::MAX),
             bytes_per_rank: 0,

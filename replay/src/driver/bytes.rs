@@ -2,10 +2,10 @@
 //! A replica with bytes: the whole engine on one device a rank.
 
 use striata::{
-    Confirm, Error, HiCache, HiCacheSetup, Lease, OpReport, OrderKind, PlannerStats, Reserve, Shard,
+    Confirm, Error, HiCache, HiCacheSetup, Lease, OpReport, PlannerStats, Reserve, Shard,
 };
 use striata_core::prefix::PageKey;
-use striata_gpu::{Device, DeviceTime};
+use striata_gpu::{Device, DeviceTime, Direction};
 
 use super::checks::Checks;
 use super::engine::{Engine, Forward, LoadTimes, Step};
@@ -104,7 +104,7 @@ impl<D: Device> WholeEngine<D> {
     fn take_reports(&mut self) {
         for report in self.cache.take_reports() {
             self.totals.add(&report);
-            if report.kind == OrderKind::Load {
+            if report.direction == Direction::HostToDevice {
                 self.loads.push(report);
             }
         }

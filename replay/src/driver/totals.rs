@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bytes and times of all copies of a replica.
 
-use striata::{OpReport, OrderKind, Shard};
-use striata_gpu::Device;
+use striata::{OpReport, Shard};
+use striata_gpu::{Device, Direction};
 
 use crate::report::{RankReport, ReplayReport};
 use crate::tally::ratio;
@@ -24,9 +24,9 @@ pub(crate) struct CopyTotals {
 impl CopyTotals {
     /// Adds an operation that has ended.
     pub(crate) const fn add(&mut self, report: &OpReport) {
-        let copies = match report.kind {
-            OrderKind::Load => &mut self.loads,
-            OrderKind::Store => &mut self.stores,
+        let copies = match report.direction {
+            Direction::HostToDevice => &mut self.loads,
+            Direction::DeviceToHost => &mut self.stores,
         };
         copies.bytes += report.bytes_per_rank;
         copies.nanos += report.finished.since(report.issued);
