@@ -37,7 +37,7 @@ struct Cache {
 /// Keys of request `n`: a prefix shared by some, then pages of its own. Every other request comes
 /// again later, at distances from under L1 to over both tiers.
 fn keys(n: u64, out: &mut Vec<PageKey>) {
-    let n = if n % 2 == 0 {
+    let n = if n.is_multiple_of(2) {
         n
     } else {
         (n - 1).saturating_sub(n * 31 % 300 * 2)

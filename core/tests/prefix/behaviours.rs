@@ -64,6 +64,7 @@ fn b15_a_hit_leaves_one_token_to_compute() {
     tiers.release(lock);
 }
 
+/// Seen to fail if pins of L1 are not taken from what is evictable.
 #[test]
 fn b27_every_page_is_free_or_evictable_or_held() {
     let mut tiers = Tiers::new(12, 4);
@@ -104,6 +105,7 @@ fn b27_every_page_is_free_or_evictable_or_held() {
     balance(&tiers, 0, 0);
 }
 
+/// Seen to fail if an insert keeps its claim on the duplicates.
 #[test]
 fn b28_duplicates_stay_with_their_request() {
     let mut tiers = Tiers::new(8, 0);
@@ -140,6 +142,7 @@ fn b28_duplicates_stay_with_their_request() {
     assert_eq!(tiers.index.nodes(), 0);
 }
 
+/// Seen to fail if a page that stands in the tree may be claimed again.
 #[test]
 fn b29_a_page_that_has_an_owner_is_refused() {
     let mut tiers = Tiers::new(8, 4);
@@ -189,6 +192,7 @@ fn b29_a_page_that_has_an_owner_is_refused() {
     tiers.release(a);
 }
 
+/// Seen to fail if a node that is trimmed loses all its pages without copies.
 #[test]
 fn b31_evict_frees_exactly_what_is_asked_or_all_there_is() {
     let mut tiers = Tiers::new(100, 0);
@@ -208,6 +212,7 @@ fn b31_evict_frees_exactly_what_is_asked_or_all_there_is() {
     assert_eq!(tiers.seen(&[1, 2, 3, 4]), (1, 0), "the first page stays");
 }
 
+/// Seen to fail if copies of resident pages go by rank alone.
 #[test]
 fn b49_copies_of_resident_pages_go_first() {
     let mut tiers = Tiers::new(8, 4);
@@ -241,6 +246,7 @@ fn b49_copies_of_resident_pages_go_first() {
     assert_eq!(tiers.index.nodes(), 3, "a root and pages 8 and 9");
 }
 
+/// Seen to fail if a match does not count pages on L2.
 #[test]
 fn b50_an_evicted_page_with_a_copy_is_an_l2_hit() {
     let mut tiers = Tiers::new(4, 4);
@@ -275,6 +281,7 @@ fn b50_an_evicted_page_with_a_copy_is_an_l2_hit() {
     tiers.release(lock);
 }
 
+/// Seen to fail if a page that is attached to L1 forgets its copy.
 #[test]
 fn b50_recomputed_pages_attach_again_and_keep_their_copy() {
     let mut tiers = Tiers::new(4, 4);
@@ -305,6 +312,7 @@ fn b50_recomputed_pages_attach_again_and_keep_their_copy() {
     tiers.release(lock);
 }
 
+/// Seen to fail if a match takes a page on no tier for one on L2.
 #[test]
 fn b51_a_hit_ends_at_the_first_page_on_no_tier() {
     let mut tiers = Tiers::new(4, 4);
@@ -338,6 +346,7 @@ fn b51_a_hit_ends_at_the_first_page_on_no_tier() {
     }
 }
 
+/// Seen to fail if pins of L2 below a page do not keep it from being dropped.
 #[test]
 fn b52_a_parent_without_a_copy_goes_with_its_children() {
     let mut tiers = Tiers::new(4, 4);

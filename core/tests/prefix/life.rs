@@ -53,6 +53,7 @@ impl Tiers {
     }
 }
 
+/// Seen to fail if what is listed does not count towards the pages asked for.
 #[test]
 fn b22_write_back_stores_before_it_evicts_and_takes_no_page_twice() {
     let mut tiers = Tiers::new(8, 2);
@@ -86,6 +87,7 @@ fn b22_write_back_stores_before_it_evicts_and_takes_no_page_twice() {
     assert_eq!(tiers.seen(&[1, 2, 3]), (1, 2));
 }
 
+/// Seen to fail if pins do not keep a page from being dropped out of turn.
 #[test]
 fn b23_a_page_that_cannot_be_stored_goes_with_all_that_is_deeper() {
     let mut tiers = Tiers::new(4, 1);
@@ -109,6 +111,7 @@ fn b23_a_page_that_cannot_be_stored_goes_with_all_that_is_deeper() {
     assert_eq!(tiers.index.drop_l1(unstored[0], &mut tiers.out), 0, "gone");
 }
 
+/// Seen to fail if a node of which pages were listed is not queued again.
 #[test]
 fn b52_a_parent_is_stored_if_l2_has_room() {
     let mut tiers = Tiers::new(4, 4);
