@@ -320,15 +320,6 @@ fn calls_with_wrong_arguments_name_them() {
     assert!(error(planner.reserve(ns, &keys(1, 2), 2 * W)).contains("1 leases"));
     let over = planner.insert(&lease, 3 * W, true).unwrap_err().to_string();
     assert!(over.contains("24 tokens") && over.contains("16"), "{over}");
-    let config = PlannerConfig {
-        write_policy: WritePolicy::WriteBack,
-        ..planner.config.clone()
-    };
-    let refused = Planner::new(config).unwrap_err().to_string();
-    assert_eq!(
-        refused,
-        "write policy write_back is not built in this version"
-    );
 }
 
 #[test]
