@@ -93,9 +93,17 @@ fn a_write_over_many_segments_leaves_one() {
             agent: Agent::HOST,
             count,
             kind: OpKind::HostWrite,
-            mode: if count == 100 { Mode::Write } else { Mode::Read },
+            mode: if count == 100 {
+                Mode::Write
+            } else {
+                Mode::Read
+            },
         };
-        let bytes = if count == 100 { 0..200 } else { count..count + 3 };
+        let bytes = if count == 100 {
+            0..200
+        } else {
+            count..count + 3
+        };
         shadow.touch(bytes, access, &clock).unwrap();
     }
     assert_eq!(shadow.segments.len(), 1);
