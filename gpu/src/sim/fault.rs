@@ -181,6 +181,8 @@ impl Faults {
             waiting.left = left;
             true
         });
+        self.armed
+            .store(!state.waiting.is_empty(), Ordering::Release);
         due
     }
 

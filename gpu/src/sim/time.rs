@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_model_gives_the_measured_rates() {
-        let each = [1; LAYERS as usize];
+        let each = [1; 61];
         let growing = [1, 2, 4, 8, 16, 30];
         let measured = [
             (CopyForm::Runs, &growing[..], [40.2, 52.5, 54.7, 55.0]),

@@ -35,7 +35,7 @@ fn found_unless_fenced(program: impl Fn(&Bench, bool), one: &str, other: &str, r
         let either = [hazard(one, other, range), hazard(other, one, range)];
         let order = either.iter().position(|expected| *expected == bug);
         orders[order.unwrap_or_else(|| panic!("{bug}"))] += 1;
-        assert_eq!(bench.scheduler.bugs(), [bug.clone()]);
+        assert_eq!(bench.scheduler.bugs(), core::slice::from_ref(&bug));
         // The device is lost, and names the bug.
         let cause = bug.to_string();
         assert_eq!(bench.read(7), Err(GpuError::Lost { cause }));

@@ -325,7 +325,7 @@ fn run(seed: u64, program: &[(Act, bool)]) -> (bool, bool, ScheduleTrace) {
     let bugs = machine.scheduler.bugs();
     match &result {
         Ok(()) => assert_eq!(bugs, []),
-        Err(bug @ GpuError::Hazard { .. }) => assert_eq!(bugs, [bug.clone()]),
+        Err(bug @ GpuError::Hazard { .. }) => assert_eq!(bugs, core::slice::from_ref(bug)),
         Err(other) => panic!("{other}"),
     }
     (result.is_err(), machine.raced, machine.scheduler.trace())

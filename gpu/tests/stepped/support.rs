@@ -141,6 +141,14 @@ impl Rig {
     }
 
     pub(crate) fn new(config: SimConfig, submission: Submission) -> Self {
+        let transfer = TransferConfig {
+            submission,
+            ..TransferConfig::default()
+        };
+        Self::with(config, transfer)
+    }
+
+    pub(crate) fn with(config: SimConfig, transfer: TransferConfig) -> Self {
         let device = SimDevice::new(config);
         let page = PageGeometry::new(ROWS, ROW_BYTES, LAYERS).unwrap();
         let stripe = Stripe::new(2, ROWS).unwrap();
@@ -148,15 +156,11 @@ impl Rig {
         let geometry = PoolGeometry::adopted(PoolKind::Striped, stripe, page, rows).unwrap();
         let planes = Arc::new(L1Planes::alloc(&device, geometry).unwrap());
         let host = host_pool(page, PAGES);
-        let config = TransferConfig {
-            submission,
-            ..TransferConfig::default()
-        };
         let engine = TransferEngine::new(
             device.clone(),
             Arc::clone(&planes),
             Some(Arc::clone(&host)),
-            config,
+            transfer,
         );
         Self {
             compute: device.stream("compute").unwrap(),
