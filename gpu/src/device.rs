@@ -91,6 +91,17 @@ pub struct CopyBatch<'a, D: Device> {
     pub pieces: &'a [Piece],
 }
 
+/// A copy call that did not deliver all of its pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyFailure {
+    /// Copy calls of the stream between the event before and this one.
+    pub call: usize,
+    /// Pieces that arrived, from the first on. What lies at the others is unspecified.
+    pub good_pieces: usize,
+    /// Why.
+    pub cause: GpuError,
+}
+
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
@@ -187,6 +198,16 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
             return self.synchronize(event).map(Some);
         }
         Ok(None)
+    }
+
+    /// The copy calls that failed between the event recorded before `event` on its stream, or the
+    /// start of the stream, and `event`. Empty as long as `event` has not completed, and on devices
+    /// that cannot attribute a fault: such a device is lost instead.
+    ///
+    /// # Errors
+    /// An event that nobody recorded; a lost device.
+    fn copy_failures(&self, event: &Self::Event) -> Result<Vec<CopyFailure>, GpuError> {
+        self.is_complete(event).map(|_| Vec::new())
     }
 
     /// Copies between pinned host memory and planes.

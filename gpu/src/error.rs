@@ -86,6 +86,48 @@ pub enum GpuError {
         /// The first cause.
         cause: String,
     },
+    /// Two operations touch the same bytes, one of them writes, and nothing orders them.
+    #[error("{second} touches {range} and nothing orders it behind {first}")]
+    Hazard {
+        /// The operation that was seen first.
+        first: String,
+        /// The operation that was seen second; it did not run.
+        second: String,
+        /// Which bytes of what.
+        range: String,
+    },
+    /// A call that can never return.
+    #[error("{what} would wait for ever: {blocked}")]
+    Deadlock {
+        /// The call.
+        what: String,
+        /// What every stream waits for.
+        blocked: String,
+    },
+    /// Host memory that no device has registered.
+    #[error("{operation}: the {bytes} bytes of the host pool are not registered")]
+    NotRegistered {
+        /// The operation.
+        operation: String,
+        /// Bytes of the pool.
+        bytes: u64,
+    },
+    /// A copy that did not deliver everything.
+    #[error("{operation} delivered {good} of {pieces} pieces")]
+    CopyFailed {
+        /// The operation.
+        operation: String,
+        /// Pieces that arrived.
+        good: usize,
+        /// Pieces of the copy.
+        pieces: usize,
+    },
+    /// A call that a fault plan refuses; nothing was submitted.
+    #[error("{operation} was refused by plan")]
+    Refused {
+        /// The operation.
+        operation: String,
+    },
     /// The backend is not there.
     #[error("device {device} is not available: {reason}")]
     Unavailable {

@@ -12,7 +12,8 @@ pub mod sim;
 pub mod transfer;
 
 pub use device::{
-    CopyBatch, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime, Direction, Piece,
+    CopyBatch, CopyFailure, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime,
+    Direction, Piece,
 };
 pub use error::GpuError;
 pub use planes::{L1Planes, PlaneSpan, PlanesError};

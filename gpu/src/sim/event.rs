@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use striata_core::sync::{AtomicU32, AtomicU64, Condvar, Mutex, Ordering, lock_while};
 
-use crate::device::DeviceTime;
+use crate::device::{CopyFailure, DeviceTime};
 use crate::error::GpuError;
+use crate::sim::names::OpName;
 use crate::sim::shared::Shared;
+use crate::sim::stepped::Past;
 
 const NEW: u32 = 0;
 const RECORDED: u32 = 1;
@@ -25,8 +27,18 @@ struct Point {
     state: AtomicU32,
     /// Valid once `state` is `COMPLETE`, which publishes it.
     time: AtomicU64,
-    lock: Mutex<()>,
+    lock: Mutex<Story>,
     completed: Condvar,
+}
+
+/// What else is known of an event.
+#[derive(Debug, Default)]
+struct Story {
+    failures: Vec<CopyFailure>,
+    /// Where it was recorded; only under a scheduler.
+    recorded: Option<OpName>,
+    /// What came before it; only under a scheduler.
+    past: Option<Past>,
 }
 
 impl SimEvent {
@@ -35,7 +47,7 @@ impl SimEvent {
             owner: Arc::clone(owner),
             state: AtomicU32::new(NEW),
             time: AtomicU64::new(0),
-            lock: Mutex::new(()),
+            lock: Mutex::new(Story::default()),
             completed: Condvar::new(),
         }))
     }
@@ -54,6 +66,11 @@ impl SimEvent {
             .map_err(|_| GpuError::EventRecordedTwice)
     }
 
+    /// Takes [`SimEvent::mark_recorded`] back: nothing was queued after all.
+    pub(crate) fn unmark_recorded(&self) {
+        self.0.state.store(NEW, Ordering::Release);
+    }
+
     /// An error if nobody recorded it.
     pub(crate) fn check_recorded(&self, what: &'static str) -> Result<(), GpuError> {
         if self.0.state.load(Ordering::Acquire) == NEW {
@@ -62,12 +79,13 @@ impl SimEvent {
         Ok(())
     }
 
-    /// Completes it at `time` and wakes whoever waits.
-    pub(crate) fn complete(&self, time: DeviceTime) {
+    /// Completes it at `time`, behind copies of which `failures` failed, and wakes whoever waits.
+    pub(crate) fn complete(&self, time: DeviceTime, failures: Vec<CopyFailure>) {
         self.0.time.store(time.as_nanos(), Ordering::Relaxed);
-        let guard = self.0.lock.lock();
+        let mut story = self.0.lock.lock();
+        story.failures = failures;
         self.0.state.store(COMPLETE, Ordering::Release);
-        drop(guard);
+        drop(story);
         self.0.completed.notify_all();
     }
 
@@ -78,9 +96,32 @@ impl SimEvent {
     /// When it completed; blocks until it has. Only for recorded events.
     pub(crate) fn wait(&self) -> DeviceTime {
         if !self.is_complete() {
-            let incomplete = |_: &mut ()| !self.is_complete();
+            let incomplete = |_: &mut Story| !self.is_complete();
             drop(lock_while(&self.0.lock, &self.0.completed, incomplete));
         }
         DeviceTime::from_nanos(self.0.time.load(Ordering::Relaxed))
+    }
+
+    /// The copies that failed since the event before; none as long as it has not completed.
+    pub(crate) fn failures(&self) -> Vec<CopyFailure> {
+        self.0.lock.lock().failures.clone()
+    }
+
+    /// Which operation records it, if a scheduler knows.
+    pub(crate) fn recorded(&self) -> Option<OpName> {
+        self.0.lock.lock().recorded.clone()
+    }
+
+    pub(crate) fn set_recorded(&self, by: OpName) {
+        self.0.lock.lock().recorded = Some(by);
+    }
+
+    /// What came before it, if a scheduler knows.
+    pub(crate) fn past(&self) -> Option<Past> {
+        self.0.lock.lock().past.clone()
+    }
+
+    pub(crate) fn set_past(&self, past: Past) {
+        self.0.lock.lock().past = Some(past);
     }
 }

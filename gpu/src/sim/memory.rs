@@ -3,7 +3,7 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::error::GpuError;
 use crate::sim::shared::Shared;
@@ -15,9 +15,29 @@ pub(crate) const WORD: u64 = size_of::<AtomicU32>() as u64;
 #[derive(Clone)]
 pub struct SimMemory(Arc<Allocation>);
 
+/// Says whether an allocation is still there, without keeping it.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakMemory(Weak<Allocation>);
+
+impl WeakMemory {
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
 struct Allocation {
     words: Box<[AtomicU32]>,
+    number: u64,
     owner: Arc<Shared>,
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allocation")
+            .field("device", &self.owner.name())
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Drop for Allocation {
@@ -55,8 +75,25 @@ impl SimMemory {
             owner.give_back(bytes);
             return Err(out_of_memory("the host has no room".to_owned()));
         };
-        let owner = Arc::clone(owner);
-        Ok(Self(Arc::new(Allocation { words, owner })))
+        Ok(Self(Arc::new(Allocation {
+            words,
+            number: owner.next_memory(),
+            owner: Arc::clone(owner),
+        })))
+    }
+
+    /// Its number among the allocations of its device.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    /// A value that no other living allocation has.
+    pub(crate) fn key(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakMemory {
+        WeakMemory(Arc::downgrade(&self.0))
     }
 
     /// Bytes.

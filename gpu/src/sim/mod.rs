@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device in host memory: real bytes, real threads, modelled time.
+//! A device in host memory: real bytes, modelled time; real threads or a scheduler.
 //!
-//! - Each stream is a worker thread with a queue. Operations of a stream run in order; operations
+//! - In the threaded mode each stream is a worker thread with a queue. Operations of a stream run in order; operations
 //!   of different streams run at the same time and are ordered by events only, so a missing event
 //!   is a real race here too.
 //! - Completion is real: an event completes when the bytes before it have moved. Time is modelled:
@@ -9,61 +9,47 @@
 //!   so modelled times do not depend on how fast the machine is. An operation begins when the one
 //!   before it, the events waited for and [`Device::not_before`] allow; the host's clock
 //!   ([`Device::now`]) delays nothing by itself.
+//! - In the stepped mode there are no threads: a [`SimScheduler`] runs one operation at a time and
+//!   reports races. Calls that block run operations meanwhile; no other call does.
+//! - A [`FaultPlan`] says what goes wrong, in either mode.
 //! - Every device has a link of its own. What else the model leaves out stands in [`CostModel`]'s
 //!   file.
 //! - Events and memory of other simulated devices work everywhere and are counted.
 
 mod check;
+mod config;
 mod event;
+mod fault;
+mod lane;
 mod memory;
+mod names;
 mod op;
 mod shared;
+mod stepped;
 mod stream;
 mod time;
+mod worker;
 
 use std::sync::Arc;
 
 use striata_kernels::rows::{RowParams, RowSpan};
 
-use crate::device::{CopyBatch, Device, DeviceDescription, DeviceStats, DeviceTime};
+use crate::device::{
+    CopyBatch, CopyFailure, Device, DeviceDescription, DeviceStats, DeviceTime, Direction,
+};
 use crate::error::GpuError;
 
+pub use config::{SimConfig, SimMode};
 pub use event::SimEvent;
+pub use fault::{Fault, FaultPlan, OpClass};
 pub use memory::SimMemory;
+pub use names::{OpKind, OpName};
+pub use stepped::{BlockedHead, ScheduleTrace, SimScheduler, Step};
 pub use stream::{Hold, SimStream};
 pub use time::CostModel;
 
 use op::{Copy, Op, RowWork};
 use shared::Shared;
-
-/// What a simulated device is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SimConfig {
-    /// Name in messages and of its threads.
-    pub name: String,
-    /// Bytes of memory; no limit but the host's if `None`.
-    pub memory_bytes: Option<u64>,
-    /// Costs of its operations.
-    pub cost: CostModel,
-}
-
-impl SimConfig {
-    /// The device `sim<index>`, without a limit of memory, as fast as an H200.
-    #[must_use]
-    pub fn new(index: u32) -> Self {
-        Self {
-            name: format!("sim{index}"),
-            memory_bytes: None,
-            cost: CostModel::default(),
-        }
-    }
-}
-
-impl Default for SimConfig {
-    fn default() -> Self {
-        Self::new(0)
-    }
-}
 
 /// A simulated device. Clones are the same device.
 #[derive(Clone, Debug)]
@@ -92,15 +78,54 @@ impl SimDevice {
         self.0.lose(cause.to_owned());
     }
 
+    /// Follows `plan` from now on; it counts operations from here. What an earlier plan holds stays
+    /// held.
+    pub fn arm(&self, plan: &FaultPlan) {
+        self.0.faults().arm(plan);
+    }
+
+    /// Lets go what the fault plan held so far ([`Fault::Hold`]).
+    pub fn release_faults(&self) {
+        self.0.faults().release();
+    }
+
     fn is_foreign(&self, owner: &Arc<Shared>) -> bool {
         !Arc::ptr_eq(owner, &self.0)
     }
 
     /// Queues an operation, and counts it if it touches what another device owns.
-    fn submit(&self, stream: &SimStream, op: Op, foreign: bool) {
+    fn submit(&self, stream: &SimStream, op: Op, foreign: bool) -> Result<(), GpuError> {
+        self.0.faults().submit(stream, op, &[])?;
         self.0
             .count_cross(foreign || self.is_foreign(stream.owner()));
-        stream.submit(op);
+        Ok(())
+    }
+
+    /// Keeps an error of the program as a bug, where there is a scheduler.
+    fn note(&self, bug: GpuError) -> GpuError {
+        if let Some(scheduler) = self.0.scheduler() {
+            scheduler.note(&bug);
+        }
+        bug
+    }
+
+    /// Refuses a host pool that is not page-locked, if the device wants that.
+    fn check_registered(
+        &self,
+        stream: &SimStream,
+        batch: &CopyBatch<'_, Self>,
+    ) -> Result<(), GpuError> {
+        if !self.0.config().require_registered || batch.host.report().pinned {
+            return Ok(());
+        }
+        let kind = match batch.direction {
+            Direction::HostToDevice => OpKind::CopyToDevice,
+            Direction::DeviceToHost => OpKind::CopyToHost,
+        };
+        Err(self.note(GpuError::NotRegistered {
+            operation: stream.name_next(kind),
+            bytes: batch.host.bytes(),
+        }))
     }
 
     /// Begins a call that needs `event` recorded.
@@ -147,47 +172,66 @@ impl Device for SimDevice {
         self.0.check_alive()?;
         event.mark_recorded()?;
         let foreign = self.is_foreign(event.owner());
-        self.submit(stream, Op::Record(event.clone()), foreign);
-        Ok(())
+        self.submit(stream, Op::Record(event.clone()), foreign)
+            .inspect_err(|_| event.unmark_recorded())
     }
 
     fn wait(&self, stream: &SimStream, event: &SimEvent) -> Result<(), GpuError> {
-        self.enter_event(event, "wait")?;
+        self.0.check_alive()?;
+        event
+            .check_recorded("wait")
+            .map_err(|error| self.note(error))?;
         let foreign = self.is_foreign(event.owner());
-        self.submit(stream, Op::Wait(event.clone()), foreign);
-        Ok(())
+        self.submit(stream, Op::Wait(event.clone()), foreign)
     }
 
     fn is_complete(&self, event: &SimEvent) -> Result<bool, GpuError> {
         self.enter_event(event, "is_complete")?;
-        Ok(event.is_complete())
+        let complete = event.is_complete();
+        if complete && let Some(scheduler) = self.0.scheduler() {
+            scheduler.observe(event);
+        }
+        Ok(complete)
     }
 
     fn synchronize(&self, event: &SimEvent) -> Result<DeviceTime, GpuError> {
         self.enter_event(event, "synchronize")?;
+        if let Some(scheduler) = self.0.scheduler() {
+            scheduler.run_until(event, "synchronize")?;
+            scheduler.observe(event);
+        }
         let time = event.wait();
         self.0.check_alive()?;
         Ok(time)
     }
 
+    fn copy_failures(&self, event: &SimEvent) -> Result<Vec<CopyFailure>, GpuError> {
+        self.enter_event(event, "copy_failures")?;
+        Ok(event.failures())
+    }
+
     fn copy(&self, stream: &SimStream, batch: &CopyBatch<'_, Self>) -> Result<(), GpuError> {
         self.0.check_alive()?;
+        self.check_registered(stream, batch)?;
         let (tally, foreign) = check::copy(&self.0, batch)?;
-        self.0.count_copy(batch.direction, tally);
-        self.0
-            .count_cross(foreign || self.is_foreign(stream.owner()));
         let copy = Copy {
             direction: batch.direction,
             planes: Arc::clone(batch.planes),
             host: Arc::clone(batch.host),
-            pieces: 0..0,
+            pieces: 0..batch.pieces.len(),
+            fault: None,
             cost: self
                 .0
                 .config()
                 .cost
                 .copy(batch.direction, batch.form, tally),
         };
-        stream.submit_copy(copy, batch.pieces);
+        self.0
+            .faults()
+            .submit(stream, Op::Copy(copy), batch.pieces)?;
+        self.0.count_copy(batch.direction, tally);
+        self.0
+            .count_cross(foreign || self.is_foreign(stream.owner()));
         Ok(())
     }
 
@@ -201,7 +245,6 @@ impl Device for SimDevice {
     ) -> Result<(), GpuError> {
         self.0.check_alive()?;
         check::spans("fill_rows", plane, base, params, spans)?;
-        self.0.count_kernel();
         let work = RowWork {
             plane: plane.clone(),
             base,
@@ -209,7 +252,8 @@ impl Device for SimDevice {
             spans: Arc::clone(spans),
         };
         let op = Op::Fill(work, self.0.config().cost.kernel_ns);
-        self.submit(stream, op, self.is_foreign(plane.owner()));
+        self.submit(stream, op, self.is_foreign(plane.owner()))?;
+        self.0.count_kernel();
         Ok(())
     }
 
@@ -225,7 +269,6 @@ impl Device for SimDevice {
         self.0.check_alive()?;
         check::spans("verify_rows", plane, base, params, spans)?;
         check::access("verify_rows: the count of the log", log, 0, memory::WORD)?;
-        self.0.count_kernel();
         let work = RowWork {
             plane: plane.clone(),
             base,
@@ -234,20 +277,19 @@ impl Device for SimDevice {
         };
         let op = Op::Verify(work, log.clone(), self.0.config().cost.kernel_ns);
         let foreign = self.is_foreign(plane.owner()) || self.is_foreign(log.owner());
-        self.submit(stream, op, foreign);
+        self.submit(stream, op, foreign)?;
+        self.0.count_kernel();
         Ok(())
     }
 
     fn occupy(&self, stream: &SimStream, nanos: u64) -> Result<(), GpuError> {
         self.0.check_alive()?;
-        self.submit(stream, Op::Occupy(nanos), false);
-        Ok(())
+        self.submit(stream, Op::Occupy(nanos), false)
     }
 
     fn not_before(&self, stream: &SimStream, time: DeviceTime) -> Result<(), GpuError> {
         self.0.check_alive()?;
-        self.submit(stream, Op::NotBefore(time), false);
-        Ok(())
+        self.submit(stream, Op::NotBefore(time), false)
     }
 
     fn now(&self) -> DeviceTime {
@@ -262,6 +304,9 @@ impl Device for SimDevice {
         self.0.check_alive()?;
         let len = bytes.len() as u64;
         check::access("write", memory, offset, len)?;
+        if let Some(scheduler) = self.0.scheduler() {
+            scheduler.writes(&self.0, memory, offset..offset + len)?;
+        }
         self.0.count_cross(self.is_foreign(memory.owner()));
         memory::write_words(memory::words_at(memory.words(), offset, len), bytes);
         Ok(())
@@ -271,6 +316,9 @@ impl Device for SimDevice {
         self.0.check_alive()?;
         let len = bytes.len() as u64;
         check::access("read", memory, offset, len)?;
+        if let Some(scheduler) = self.0.scheduler() {
+            scheduler.reads(&self.0, memory, offset..offset + len)?;
+        }
         self.0.count_cross(self.is_foreign(memory.owner()));
         memory::read_words(memory::words_at(memory.words(), offset, len), bytes);
         Ok(())

@@ -10,8 +10,10 @@ use striata_host::HostPool;
 use striata_kernels::rows::{self, RowParams, RowSpan, VerifyLog};
 
 use crate::device::{DeviceTime, Direction, Piece};
+use crate::error::GpuError;
 use crate::sim::event::SimEvent;
 use crate::sim::memory::{SimMemory, copy_words, words_at};
+use crate::sim::names::OpKind;
 use crate::sim::time::{CopyCost, StreamClock};
 
 /// Rows of a plane that a kernel works on.
@@ -31,6 +33,14 @@ pub(crate) struct Copy {
     pub(crate) host: Arc<HostPool>,
     pub(crate) pieces: Range<usize>,
     pub(crate) cost: CopyCost,
+    pub(crate) fault: Option<Box<CopyFault>>,
+}
+
+/// How a copy fails by plan: it delivers its first pieces only.
+#[derive(Debug)]
+pub(crate) struct CopyFault {
+    pub(crate) good_pieces: usize,
+    pub(crate) cause: GpuError,
 }
 
 /// One operation. All of its ranges were checked when it was submitted.
@@ -44,6 +54,27 @@ pub(crate) enum Op {
     Occupy(u64),
     NotBefore(DeviceTime),
     Hold(Arc<AtomicBool>),
+    Die(String),
+}
+
+impl Op {
+    /// What it is.
+    pub(crate) const fn kind(&self) -> OpKind {
+        match self {
+            Self::Copy(copy) => match copy.direction {
+                Direction::HostToDevice => OpKind::CopyToDevice,
+                Direction::DeviceToHost => OpKind::CopyToHost,
+            },
+            Self::Fill(..) => OpKind::Fill,
+            Self::Verify(..) => OpKind::Verify,
+            Self::Record(_) => OpKind::Record,
+            Self::Wait(_) => OpKind::Wait,
+            Self::Occupy(_) => OpKind::Occupy,
+            Self::NotBefore(_) => OpKind::NotBefore,
+            Self::Hold(_) => OpKind::Hold,
+            Self::Die(_) => OpKind::Die,
+        }
+    }
 }
 
 impl RowWork {
@@ -73,9 +104,10 @@ impl RowWork {
 }
 
 impl Copy {
-    /// Moves the bytes of `pieces`.
+    /// Moves the bytes of `pieces`, or of as many as a fault leaves.
     pub(crate) fn run(&self, pieces: &[Piece], clock: &mut StreamClock) {
-        for piece in pieces {
+        let good = self.fault.as_ref().map_or(usize::MAX, |f| f.good_pieces);
+        for piece in pieces.iter().take(good) {
             if let Some(plane) = self.planes.get(piece.plane as usize) {
                 self.run_piece(plane, piece);
             }

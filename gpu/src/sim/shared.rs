@@ -7,14 +7,18 @@ use striata_core::sync::{AtomicU64, Ordering};
 
 use crate::device::{DeviceStats, DeviceTime, Direction};
 use crate::error::GpuError;
-use crate::sim::SimConfig;
+use crate::sim::config::{SimConfig, SimMode};
+use crate::sim::fault::Faults;
+use crate::sim::stepped::SimScheduler;
 use crate::sim::time::Tally;
 
 /// State of one device.
 #[derive(Debug)]
 pub(crate) struct Shared {
     config: SimConfig,
+    faults: Faults,
     used: AtomicU64,
+    memories: AtomicU64,
     host_clock: AtomicU64,
     lost: OnceLock<String>,
     counts: Counts,
@@ -34,8 +38,10 @@ impl Shared {
     pub(crate) fn new(config: SimConfig) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
+            faults: Faults::new(&config.faults),
             config,
             used: zero(),
+            memories: zero(),
             host_clock: zero(),
             lost: OnceLock::new(),
             counts: Counts {
@@ -55,6 +61,24 @@ impl Shared {
 
     pub(crate) fn name(&self) -> &str {
         &self.config.name
+    }
+
+    /// What goes wrong by plan.
+    pub(crate) fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Who runs the operations, if no threads do.
+    pub(crate) fn scheduler(&self) -> Option<&SimScheduler> {
+        match &self.config.mode {
+            SimMode::Threaded => None,
+            SimMode::Stepped(scheduler) => Some(scheduler),
+        }
+    }
+
+    /// The number of the next allocation.
+    pub(crate) fn next_memory(&self) -> u64 {
+        self.memories.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Takes `bytes` of the device's memory, or says why not.

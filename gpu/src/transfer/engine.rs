@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The transfer engine of one rank.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use striata_core::sync::Mutex;
@@ -10,7 +10,9 @@ use striata_host::HostPool;
 
 use super::error::TransferError;
 use super::gate::{GateError, GateKeeper, JobFailure, LoadGate};
-use super::job::{Completion, Job, JobPlan, LoadJob, StoreJob, TransferConfig};
+use super::job::{
+    Completion, Job, JobPlan, LoadJob, Outcome, StoreJob, Submission, TransferConfig,
+};
 use super::pieces::page_runs;
 use super::shared::{Core, HostSide};
 use super::stats::TransferStats;
@@ -21,7 +23,8 @@ use crate::planes::L1Planes;
 
 /// Moves pages of one rank between its L1 planes and its host pool.
 ///
-/// Calls return at once; one thread submits, on a load stream and a store stream. Within a
+/// Calls return at once; one thread submits ([`Submission`] says who does if not a thread), on a
+/// load stream and a store stream. Within a
 /// direction jobs are submitted in the order of the calls, but that a load whose `after` has not
 /// completed is passed by later loads; waiting loads go before waiting stores. The first failed
 /// device call poisons the engine: jobs that were not submitted fail, later calls name the cause.
@@ -51,19 +54,24 @@ impl<D: Device> TransferEngine<D> {
         let host = host.map(|pool| HostSide::new(&planes, pool)).transpose()?;
         let rank = config.rank;
         let core = Arc::new(Core::new(device, planes, config)?);
-        let shared = core.clone();
-        let thread = std::thread::Builder::new()
-            .name(format!("copy {rank}"))
-            .spawn(move || submit::run(&shared))
-            .map_err(|error| GpuError::Thread {
-                what: format!("copies of rank {rank}"),
-                reason: error.to_string(),
-            })?;
+        let thread = match config.submission {
+            Submission::Manual => None,
+            Submission::Thread => {
+                let shared = core.clone();
+                let thread = std::thread::Builder::new()
+                    .name(format!("copy {rank}"))
+                    .spawn(move || submit::run(&shared));
+                Some(thread.map_err(|error| GpuError::Thread {
+                    what: format!("copies of rank {rank}"),
+                    reason: error.to_string(),
+                })?)
+            }
+        };
         Ok(Self {
             core,
             host: host.map(Arc::new),
             poller: Mutex::new(()),
-            thread: Some(thread),
+            thread,
         })
     }
 
@@ -76,7 +84,8 @@ impl<D: Device> TransferEngine<D> {
     /// recorded; a poisoned engine.
     pub fn load(&self, job: LoadJob<D>) -> Result<Arc<LoadGate<D>>, TransferError> {
         let LoadJob { op, pages, after } = job;
-        self.enqueue(Direction::HostToDevice, op, &pages, after, true)
+        let (gate, _) = self.enqueue(Direction::HostToDevice, op, &pages, after, true)?;
+        Ok(gate)
     }
 
     /// Queues a store. Never waits for the device.
@@ -93,34 +102,45 @@ impl<D: Device> TransferEngine<D> {
     /// `poll` says nothing of it.
     ///
     /// # Errors
-    /// As [`TransferEngine::load`], and a copy that fails.
+    /// As [`TransferEngine::load`], and a copy that fails; then it may have copied leading pages.
     pub fn copy_pages(
         &self,
         direction: Direction,
         op: OpId,
         pages: &[PagePair],
     ) -> Result<Completion, TransferError> {
-        let gate = self.enqueue(direction, op, pages, None, false)?;
+        let (gate, plan) = self.enqueue(direction, op, &pages.into(), None, false)?;
         let size = self.core.size(pages.len());
-        let times = gate.synchronize();
-        if !pages.is_empty() {
-            self.core.queue.count(direction, size, times.is_ok());
-        }
-        match times {
-            Ok(times) => {
-                let first = (direction == Direction::HostToDevice && !pages.is_empty())
-                    .then_some(times.first);
-                Ok(size.completion(&gate, direction, first, times.last, None))
+        let ended = gate.await_copies().map(|times| (times, plan.as_deref()));
+        let (times, outcome) = match ended {
+            Ok((times, Some(plan))) => (times, self.core.outcome(plan, &gate)?),
+            Ok((times, None)) => (times, size.all_good()),
+            Err(error) => {
+                let cause = cause_of(error);
+                let outcome = Outcome::failed(cause.clone());
+                self.core.queue.count(direction, size, &outcome);
+                return Err(self.core.fail(cause));
             }
-            Err(GateError::Device(cause)) => Err(self.core.fail(cause)),
-            Err(GateError::Failed {
-                cause: JobFailure::Device(cause),
-                ..
-            }) => Err(self.core.fail(cause)),
-            Err(other) => Err(self.core.fail(GpuError::Lost {
-                cause: other.to_string(),
-            })),
+        };
+        if plan.is_some() {
+            self.core.queue.count(direction, size, &outcome);
         }
+        if let Some(cause) = outcome.error {
+            return Err(TransferError::Partial {
+                op,
+                good_pages: outcome.good_pages,
+                pages: pages.len(),
+                cause,
+            });
+        }
+        let first = (direction == Direction::HostToDevice && plan.is_some()).then_some(times.first);
+        Ok(size.completion(&gate, direction, first, times.last, outcome))
+    }
+
+    /// Does one unit of submission: begins the next job that may start, or submits the next group
+    /// of the one that was begun. False if there was nothing to do, or a thread does it.
+    pub fn pump(&self) -> bool {
+        self.core.pump()
     }
 
     /// Appends the completions of jobs that ended since the last call. Never blocks.
@@ -140,11 +160,14 @@ impl<D: Device> TransferEngine<D> {
     /// Blocks until every job that was queued has ended, also those whose fence is still open.
     ///
     /// # Errors
-    /// A poisoned engine.
+    /// A poisoned engine; a wait that can never end.
     pub fn drain(&self) -> Result<(), TransferError> {
+        self.core.submit_all()?;
         for event in self.core.queue.wait_idle().into_iter().flatten() {
-            if let Err(cause) = self.core.device.synchronize(&event) {
-                self.core.queue.poison(cause);
+            match self.core.device.synchronize(&event) {
+                Ok(_) => {}
+                Err(stuck @ GpuError::Deadlock { .. }) => return Err(stuck.into()),
+                Err(cause) => self.core.queue.poison(cause),
             }
         }
         self.core.queue.check()
@@ -166,10 +189,10 @@ impl<D: Device> TransferEngine<D> {
         &self,
         direction: Direction,
         op: OpId,
-        pages: &[PagePair],
+        pages: &Arc<[PagePair]>,
         after: Option<D::Event>,
         report: bool,
-    ) -> Result<Arc<LoadGate<D>>, TransferError> {
+    ) -> Result<Enqueued<D>, TransferError> {
         let core = &*self.core;
         core.queue.check()?;
         let host = self.host.as_ref().ok_or(TransferError::NoHostPool { op })?;
@@ -180,27 +203,32 @@ impl<D: Device> TransferEngine<D> {
         if pages.is_empty() {
             let layers = core.planes.geometry().page().layers();
             let gate = Arc::new(LoadGate::open(&core.device, op, issued, layers));
-            let completion = size.completion(&gate, direction, None, issued, None);
+            let completion = size.completion(&gate, direction, None, issued, size.all_good());
             core.queue.push_empty(completion, report)?;
-            return Ok(gate);
+            return Ok((gate, None));
         }
         let (form, groups) = core.form(direction, pages.len());
-        let gate = LoadGate::new(&core.device, op, issued, groups);
+        let manual = match core.config.submission {
+            Submission::Thread => Weak::new(),
+            Submission::Manual => Arc::downgrade(&self.core),
+        };
+        let gate = LoadGate::new(&core.device, op, issued, groups, manual);
         let gate = Arc::new(gate.map_err(|cause| core.fail(cause))?);
-        let plan = JobPlan {
+        let plan = Arc::new(JobPlan {
             direction,
             form,
+            pages: pages.clone(),
             runs,
             size,
             host: host.clone(),
-        };
+        });
         core.queue.push(Job {
-            plan,
+            plan: plan.clone(),
             keeper: GateKeeper::new(gate.clone()),
             after,
             report,
         })?;
-        Ok(gate)
+        Ok((gate, Some(plan)))
     }
 
     fn check_fence(&self, op: OpId, after: Option<&D::Event>) -> Result<(), TransferError> {
@@ -230,12 +258,16 @@ impl<D: Device> TransferEngine<D> {
             queue.poison(cause.clone());
         }
         let job = queue.pop(direction)?;
-        let error = job.error.clone().or(lost);
-        queue.count(direction, job.size, error.is_none());
-        Some(
-            job.size
-                .completion(&job.gate, direction, first, finished, error),
-        )
+        let outcome = match job.error.clone().or(lost) {
+            Some(cause) => Outcome::failed(cause),
+            None => self
+                .core
+                .outcome(&job.plan, &job.gate)
+                .unwrap_or_else(Outcome::failed),
+        };
+        let size = job.plan.size;
+        queue.count(direction, size, &outcome);
+        Some(size.completion(&job.gate, direction, first, finished, outcome))
     }
 
     /// When the first group and the whole of a job ended; none as long as it runs.
@@ -256,6 +288,23 @@ impl<D: Device> TransferEngine<D> {
     }
 }
 
+/// The gate of a job and, if it has pages, what it copies.
+type Enqueued<D> = (Arc<LoadGate<D>>, Option<Arc<JobPlan>>);
+
+/// Why the copies of a gate did not end.
+fn cause_of(error: GateError) -> GpuError {
+    match error {
+        GateError::Device(cause)
+        | GateError::Failed {
+            cause: JobFailure::Device(cause),
+            ..
+        } => cause,
+        other => GpuError::Lost {
+            cause: other.to_string(),
+        },
+    }
+}
+
 impl<D: Device> Drop for TransferEngine<D> {
     fn drop(&mut self) {
         self.core.queue.close();
@@ -264,6 +313,7 @@ impl<D: Device> Drop for TransferEngine<D> {
         {
             tracing::error!("the submission thread of the transfer engine panicked");
         }
+        self.core.stop_manual();
         // Copies that run still use the planes and the pool, which may go next.
         for event in self.core.queue.wait_idle().into_iter().flatten() {
             if let Err(error) = self.core.device.synchronize(&event) {

@@ -7,7 +7,8 @@ use striata_core::geometry::GeometryError;
 use crate::device::Direction;
 use crate::error::GpuError;
 
-/// Why the transfer engine refuses a job, or to start. Nothing of a refused job was copied.
+/// Why the transfer engine refuses a job, or to start. Nothing of a refused job was copied, but
+/// for [`TransferError::Partial`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -46,13 +47,25 @@ pub enum TransferError {
         /// The operation.
         op: OpId,
     },
+    /// A copy did not deliver every page; those before the first missing one arrived.
+    #[error("operation {op} copied {good_pages} of {pages} pages: {cause}")]
+    Partial {
+        /// The operation.
+        op: OpId,
+        /// Leading pages that arrived.
+        good_pages: usize,
+        /// Pages that were to be copied.
+        pages: usize,
+        /// Why.
+        cause: GpuError,
+    },
     /// A device call failed earlier; the engine takes no more jobs.
     #[error("the transfer engine is poisoned: {cause}")]
     Poisoned {
         /// The first failure.
         cause: GpuError,
     },
-    /// The engine could not start.
+    /// The engine could not start, or a wait can never end.
     #[error(transparent)]
     Device(#[from] GpuError),
 }

@@ -5,14 +5,16 @@
 //! thread behind the group's copies. A consumer first waits on the host until the group was
 //! submitted, which never depends on how long the copy takes, and then lets its stream wait for
 //! the event. A wait for work that is not submitted yet is never enqueued: streams share hardware
-//! queues, and such a wait can block the very copy that would end it.
+//! queues, and such a wait can block the very copy that would end it. Where no thread submits, the
+//! consumer does.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use striata_core::{LayerId, OpId};
 
 use super::gate_state::GateState;
 use super::groups::LayerGroups;
+use super::shared::Core;
 use crate::device::{Device, DeviceTime};
 use crate::error::GpuError;
 
@@ -76,6 +78,8 @@ pub struct LoadGate<D: Device> {
     /// One a group; none for a job without pages.
     events: Box<[D::Event]>,
     state: GateState<JobFailure>,
+    /// Whom a waiter drives, where no thread submits.
+    manual: Weak<Core<D>>,
 }
 
 impl<D: Device> LoadGate<D> {
@@ -85,10 +89,14 @@ impl<D: Device> LoadGate<D> {
         op: OpId,
         issued: DeviceTime,
         groups: LayerGroups,
+        manual: Weak<Core<D>>,
     ) -> Result<Self, GpuError> {
         let events = (0..groups.len()).map(|_| device.event());
         let events = events.collect::<Result<_, _>>()?;
-        Ok(Self::with_events(device, op, issued, groups, events))
+        Ok(Self {
+            manual,
+            ..Self::with_events(device, op, issued, groups, events)
+        })
     }
 
     /// The gate of a job without pages: open.
@@ -113,6 +121,7 @@ impl<D: Device> LoadGate<D> {
             groups,
             events,
             state: GateState::new(),
+            manual: Weak::new(),
         }
     }
 
@@ -167,15 +176,17 @@ impl<D: Device> LoadGate<D> {
     /// Whether every layer is loaded. Never blocks.
     ///
     /// # Errors
-    /// A failed job; a lost device.
+    /// A failed job or copy; a lost device.
     pub fn is_complete(&self) -> Result<bool, GateError> {
         if self.submitted_groups()? < self.groups.len() {
             return Ok(false);
         }
-        match self.events.last() {
-            Some(event) => Ok(self.device.is_complete(event)?),
-            None => Ok(true),
+        if let Some(event) = self.events.last()
+            && !self.device.is_complete(event)?
+        {
+            return Ok(false);
         }
+        self.check_copies().map(|()| true)
     }
 
     /// How many groups were submitted so far.
@@ -190,7 +201,7 @@ impl<D: Device> LoadGate<D> {
     /// When the groups ended; none as long as one has not. Never blocks.
     ///
     /// # Errors
-    /// A failed job; a lost device.
+    /// A failed job or copy; a lost device.
     pub fn group_times(&self) -> Result<Option<GroupTimes>, GateError> {
         self.is_complete()?.then(|| self.synchronize()).transpose()
     }
@@ -198,8 +209,14 @@ impl<D: Device> LoadGate<D> {
     /// Blocks the caller until every layer is loaded; returns when that was.
     ///
     /// # Errors
-    /// A failed job; a lost device.
+    /// A failed job or copy; a lost device.
     pub fn synchronize(&self) -> Result<GroupTimes, GateError> {
+        let times = self.await_copies()?;
+        self.check_copies().map(|()| times)
+    }
+
+    /// As [`LoadGate::synchronize`], whatever the copies delivered.
+    pub(super) fn await_copies(&self) -> Result<GroupTimes, GateError> {
         self.await_submitted(self.group_count())?;
         let ended = |event: Option<&D::Event>| match event {
             Some(event) => self.device.synchronize(event),
@@ -210,6 +227,11 @@ impl<D: Device> LoadGate<D> {
             first: ended(self.events.first())?,
             last: ended(self.events.last())?,
         })
+    }
+
+    /// Whether fewer than `groups` groups were submitted, of a job that has not failed.
+    pub(super) fn is_behind(&self, groups: u32) -> bool {
+        self.state.submitted().is_ok_and(|reached| reached < groups)
     }
 
     pub(super) fn event(&self, group: usize) -> Option<&D::Event> {
@@ -224,7 +246,21 @@ impl<D: Device> LoadGate<D> {
         u32::try_from(self.groups.len()).unwrap_or(u32::MAX)
     }
 
+    /// Fails if a copy that has ended did not deliver everything.
+    fn check_copies(&self) -> Result<(), GateError> {
+        for event in &self.events {
+            let failures = self.device.copy_failures(event)?;
+            if let Some(failure) = failures.into_iter().next() {
+                return Err(self.failed(JobFailure::Device(failure.cause)));
+            }
+        }
+        Ok(())
+    }
+
     fn await_submitted(&self, groups: u32) -> Result<(), GateError> {
+        if let Some(core) = self.manual.upgrade() {
+            core.submit_up_to(self, groups)?;
+        }
         self.state.wait(groups).map_err(|cause| self.failed(cause))
     }
 
@@ -233,7 +269,7 @@ impl<D: Device> LoadGate<D> {
     }
 }
 
-/// The submission thread's side of a gate. Dropping it fails what was not submitted, so that no
+/// The submitter's side of a gate. Dropping it fails what was not submitted, so that no
 /// consumer waits for a job that nobody holds.
 #[derive(Debug)]
 pub(super) struct GateKeeper<D: Device>(Arc<LoadGate<D>>);

@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `engine` | [`TransferEngine`]: calls, checks, completions |
 //! | `shared` | what its calls and its thread share; the forms of jobs |
-//! | `submit` | the submission thread |
+//! | `submit` | submission, job by job and group by group, and the thread that does it |
+//! | `manual` | submission by whoever waits, where there is no thread |
+//! | `outcome` | which pages of a job arrived |
 //! | `queue` | waiting and running jobs, the first failure |
 //! | `job`, `stats`, `error` | jobs, completions and settings; counters; refusals |
 //! | `groups` | [`LayerGroups`]: which layers share a call and an event |
@@ -13,8 +15,9 @@
 //! | `gate` | [`LoadGate`]: what a consumer waits for before it reads a layer |
 //! | `gate_state` | [`GateState`]: the host side of a gate, checked by loom |
 //!
-//! Lock order: poller, then queue; a gate's lock is taken alone. No lock is held across a device
-//! call, but for the poller's, which only pollers take.
+//! Lock order: poller, then submitter (manual submission only), then queue; a gate's lock is taken
+//! last and alone. No lock is held across a device call, but for the poller's, which only pollers
+//! take, and the submitter's, which stands for the thread.
 
 #[cfg(not(loom))]
 mod engine;
@@ -26,6 +29,10 @@ mod gate_state;
 mod groups;
 #[cfg(not(loom))]
 mod job;
+#[cfg(not(loom))]
+mod manual;
+#[cfg(not(loom))]
+mod outcome;
 #[cfg(not(loom))]
 mod pieces;
 #[cfg(not(loom))]
@@ -46,6 +53,6 @@ pub use gate::{GateError, GroupTimes, JobFailure, LoadGate};
 pub use gate_state::GateState;
 pub use groups::LayerGroups;
 #[cfg(not(loom))]
-pub use job::{Completion, LoadJob, StoreJob, TransferConfig};
+pub use job::{Completion, LoadJob, StoreJob, Submission, TransferConfig};
 #[cfg(not(loom))]
 pub use stats::{DirectionStats, TransferStats};

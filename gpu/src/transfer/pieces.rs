@@ -193,6 +193,20 @@ impl PieceShape {
         }
     }
 
+    /// The L1 pages of which a piece made here holds bytes.
+    pub(super) fn pages_of(&self, piece: &Piece) -> Range<u32> {
+        let planes = self.planes.iter();
+        let offsets =
+            planes.filter(|span| span.memory == piece.plane && span.offset <= piece.device);
+        let start = piece.device - offsets.map(|span| span.offset).max().unwrap_or(0);
+        let page = |byte: u64| {
+            let page = byte.checked_div(self.page.chunk_bytes()).unwrap_or(0);
+            u32::try_from(page).unwrap_or(u32::MAX)
+        };
+        let last = start.saturating_add(piece.width.saturating_sub(1));
+        page(start)..page(last).saturating_add(1)
+    }
+
     /// One layer of a strip; none past the last layer.
     fn piece(&self, strip: Strip, layer: u32) -> Option<Piece> {
         let plane = self.planes.get(layer as usize)?;

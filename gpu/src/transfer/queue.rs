@@ -11,7 +11,7 @@ use std::time::Duration;
 use striata_core::sync::{Condvar, Mutex, lock_while};
 
 use super::error::TransferError;
-use super::job::{Completion, Job, JobSize, Submitted};
+use super::job::{Completion, Job, JobSize, Outcome, Submitted};
 use super::stats::TransferStats;
 use crate::device::{Device, Direction};
 use crate::error::GpuError;
@@ -31,7 +31,7 @@ struct State<D: Device> {
     stores: Lane<D>,
     /// Completions of jobs without pages.
     at_once: Vec<Completion>,
-    /// Jobs in lanes or in the hands of the submission thread.
+    /// Jobs in lanes or in the hands of who submits.
     unsubmitted: usize,
     open: bool,
     poison: Option<GpuError>,
@@ -47,7 +47,7 @@ struct Lane<D: Device> {
     last: Option<D::Event>,
 }
 
-/// What the submission thread gets.
+/// What a submission thread gets.
 #[derive(Debug)]
 pub(super) enum Next<D: Device> {
     Job(Job<D>),
@@ -71,6 +71,11 @@ impl<D: Device> State<D> {
             Direction::HostToDevice => &mut self.loads,
             Direction::DeviceToHost => &mut self.stores,
         }
+    }
+
+    fn next(&mut self) -> Option<Job<D>> {
+        let load = self.loads.waiting.pop_front();
+        load.or_else(|| self.stores.waiting.pop_front())
     }
 
     fn check(&self) -> Result<(), TransferError> {
@@ -141,8 +146,7 @@ impl<D: Device> Queue<D> {
             if !state.open {
                 return Next::Closed;
             }
-            let load = state.loads.waiting.pop_front();
-            if let Some(job) = load.or_else(|| state.stores.waiting.pop_front()) {
+            if let Some(job) = state.next() {
                 return Next::Job(job);
             }
             match patience {
@@ -156,15 +160,27 @@ impl<D: Device> Queue<D> {
         }
     }
 
+    /// The next job, loads first, if there is one.
+    pub(super) fn try_take(&self) -> Option<Job<D>> {
+        let mut state = self.state.lock();
+        state.open.then(|| state.next()).flatten()
+    }
+
+    /// Whether jobs wait for submission.
+    pub(super) fn has_unsubmitted(&self) -> bool {
+        self.state.lock().unsubmitted > 0
+    }
+
     /// Enters what became of a job that was taken.
     pub(super) fn submitted(&self, job: Submitted<D>, calls: u64, pieces: u64) {
         let mut state = self.state.lock();
-        let stats = state.stats.of(job.direction);
+        let direction = job.plan.direction;
+        let stats = state.stats.of(direction);
         stats.queued_jobs -= 1;
         stats.calls += calls;
         stats.pieces += pieces;
         state.unsubmitted -= 1;
-        let lane = state.lane(job.direction);
+        let lane = state.lane(direction);
         if job.ended.is_some() {
             lane.last.clone_from(&job.ended);
         }
@@ -198,8 +214,8 @@ impl<D: Device> Queue<D> {
     }
 
     /// Counts the end of a job.
-    pub(super) fn count(&self, direction: Direction, size: JobSize, good: bool) {
-        self.state.lock().stats.of(direction).ended(size, good);
+    pub(super) fn count(&self, direction: Direction, size: JobSize, outcome: &Outcome) {
+        self.state.lock().stats.of(direction).ended(size, outcome);
     }
 
     /// Moves completions of jobs without pages to `out`.

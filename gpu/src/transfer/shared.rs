@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the calls and the submission thread of an engine share, and how its jobs are shaped.
+//! What the calls and the submission of an engine share, and how its jobs are shaped.
 
 use std::sync::Arc;
 
+use striata_core::sync::Mutex;
 use striata_core::{L1, L2, PagePair, Tier};
 use striata_host::HostPool;
 
 use super::error::TransferError;
 use super::groups::LayerGroups;
-use super::job::{JobSize, TransferConfig};
+use super::job::{JobSize, Submission, TransferConfig};
 use super::pieces::PieceShape;
 use super::queue::Queue;
+use super::submit::Submitter;
 use crate::device::{CopyForm, Device, Direction};
 use crate::error::GpuError;
 use crate::planes::L1Planes;
 
-/// What the calls and the submission thread share.
+/// What the calls and the submission share.
 #[derive(Debug)]
 pub(super) struct Core<D: Device> {
     pub(super) device: D,
     pub(super) planes: Arc<L1Planes<D>>,
     pub(super) config: TransferConfig,
     pub(super) queue: Queue<D>,
+    /// Who submits, if there is no thread.
+    pub(super) manual: Option<Mutex<Submitter<D>>>,
     load_stream: D::Stream,
     store_stream: D::Stream,
 }
@@ -37,6 +41,10 @@ impl<D: Device> Core<D> {
             load_stream: device.stream(&format!("load {rank}"))?,
             store_stream: device.stream(&format!("store {rank}"))?,
             queue: Queue::new(),
+            manual: match config.submission {
+                Submission::Thread => None,
+                Submission::Manual => Some(Mutex::new(Submitter::new())),
+            },
             device,
             planes,
             config,
@@ -57,11 +65,15 @@ impl<D: Device> Core<D> {
         TransferError::Poisoned { cause }
     }
 
+    /// Pieces of one copy call.
+    pub(super) fn call_pieces(&self) -> usize {
+        self.config.call_pieces.max(1)
+    }
+
     pub(super) fn size(&self, pages: usize) -> JobSize {
-        let bytes = self.planes.geometry().page().page_bytes();
         JobSize {
             pages,
-            bytes: bytes.saturating_mul(pages as u64),
+            page_bytes: self.planes.geometry().page().page_bytes(),
         }
     }
 

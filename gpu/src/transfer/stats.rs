@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of a transfer engine.
 
-use super::job::JobSize;
+use super::job::{JobSize, Outcome};
 use crate::device::Direction;
 
 /// What a transfer engine did, by direction.
@@ -20,15 +20,15 @@ pub struct DirectionStats {
     pub jobs: u64,
     /// Jobs that were taken and not submitted yet.
     pub queued_jobs: u64,
-    /// Jobs whose copies were found complete.
+    /// Jobs that were found complete and good.
     pub done_jobs: u64,
-    /// Pages of those.
+    /// Pages that arrived, also of failed jobs.
     pub done_pages: u64,
     /// Bytes of those.
     pub done_bytes: u64,
     /// Jobs that were found failed.
     pub failed_jobs: u64,
-    /// Pages of those.
+    /// Pages of those that did not arrive.
     pub failed_pages: u64,
     /// Copy calls that were submitted.
     pub calls: u64,
@@ -47,15 +47,15 @@ impl TransferStats {
 
 impl DirectionStats {
     /// Counts the end of a job.
-    pub(super) const fn ended(&mut self, size: JobSize, good: bool) {
-        let pages = size.pages as u64;
-        if good {
+    pub(super) const fn ended(&mut self, size: JobSize, outcome: &Outcome) {
+        let good = outcome.good_pages;
+        self.done_pages += good as u64;
+        self.done_bytes += size.bytes(good);
+        if outcome.error.is_none() {
             self.done_jobs += 1;
-            self.done_pages += pages;
-            self.done_bytes += size.bytes;
         } else {
             self.failed_jobs += 1;
-            self.failed_pages += pages;
+            self.failed_pages += size.pages.saturating_sub(good) as u64;
         }
     }
 }

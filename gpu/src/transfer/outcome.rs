@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which pages of a job arrived, where a device can tell which pieces of a copy did.
+
+use core::ops::Range;
+
+use super::gate::LoadGate;
+use super::job::{JobPlan, Outcome};
+use super::shared::Core;
+use crate::device::{CopyFailure, Device};
+use crate::error::GpuError;
+
+impl<D: Device> Core<D> {
+    /// What arrived of a job whose copies have ended.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(super) fn outcome(&self, plan: &JobPlan, gate: &LoadGate<D>) -> Result<Outcome, GpuError> {
+        let mut outcome = plan.size.all_good();
+        let mut missing = Vec::new();
+        for group in 0..gate.groups().len() {
+            let Some(event) = gate.event(group) else {
+                continue;
+            };
+            let failures = self.device.copy_failures(event)?;
+            if !failures.is_empty() {
+                let layers = gate.groups().range(group);
+                missing.extend(plan.missing(layers, self.call_pieces(), &failures));
+            }
+            let cause = failures.into_iter().next().map(|failure| failure.cause);
+            outcome.error = outcome.error.or(cause);
+        }
+        let is_missing = |page| {
+            missing
+                .iter()
+                .any(|pages: &Range<u32>| pages.contains(&page))
+        };
+        let first = plan.pages.iter().position(|pair| is_missing(pair.l1.get()));
+        outcome.good_pages = first.unwrap_or(plan.pages.len());
+        Ok(outcome)
+    }
+}
+
+impl JobPlan {
+    /// L1 pages with bytes in pieces that calls of one group did not deliver.
+    fn missing(
+        &self,
+        layers: Range<u32>,
+        call_pieces: usize,
+        failures: &[CopyFailure],
+    ) -> Vec<Range<u32>> {
+        let mut pieces = Vec::new();
+        self.pieces(layers, &mut pieces);
+        let of_call = |failure: &CopyFailure| {
+            let call = pieces.chunks(call_pieces).nth(failure.call);
+            call.unwrap_or_default()
+                .get(failure.good_pieces..)
+                .unwrap_or_default()
+        };
+        failures
+            .iter()
+            .flat_map(of_call)
+            .map(|piece| self.host.shape.pages_of(piece))
+            .collect()
+    }
+}
