@@ -63,7 +63,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         let inserted = cache.insert(&lease, lease.tokens())?;
         println!(
             "  {} new pages, {} go to L2",
-            inserted.new_pages, inserted.stored_pages
+            inserted.new_pages, inserted.stored.pages
         );
         drop(lease);
         cache.poll()?;
