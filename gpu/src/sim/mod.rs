@@ -219,7 +219,6 @@ impl Device for SimDevice {
             planes: Arc::clone(batch.planes),
             host: Arc::clone(batch.host),
             pieces: 0..batch.pieces.len(),
-            fault: None,
             cost: self
                 .0
                 .config()

@@ -13,9 +13,9 @@ const SEEDS: core::ops::Range<u64> = 0..20;
 
 fn hazard(first: &str, second: &str, range: &str) -> GpuError {
     GpuError::Hazard {
-        first: first.to_owned(),
-        second: second.to_owned(),
-        range: range.to_owned(),
+        first: first.into(),
+        second: second.into(),
+        range: range.into(),
     }
 }
 
