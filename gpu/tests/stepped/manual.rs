@@ -8,7 +8,7 @@ use striata_gpu::sim::{SimConfig, Step};
 use striata_gpu::transfer::{GateError, JobFailure, Submission};
 use striata_gpu::{Device, Direction, GpuError};
 
-use crate::support::{Rig, pairs};
+use crate::rig::{Rig, pairs};
 
 const THREE: [(u32, u32); 3] = [(1, 1), (2, 2), (3, 3)];
 
