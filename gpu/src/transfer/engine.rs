@@ -102,7 +102,8 @@ impl<D: Device> TransferEngine<D> {
     /// `poll` says nothing of it.
     ///
     /// # Errors
-    /// As [`TransferEngine::load`], and a copy that fails; then it may have copied leading pages.
+    /// As [`TransferEngine::load`], and a copy that fails, which may have copied leading pages; a
+    /// wait that can never end.
     pub fn copy_pages(
         &self,
         direction: Direction,
@@ -115,6 +116,8 @@ impl<D: Device> TransferEngine<D> {
         let (times, outcome) = match ended {
             Ok((times, Some(plan))) => (times, self.core.outcome(plan, &gate)?),
             Ok((times, None)) => (times, size.all_good()),
+            // Nothing failed: the copy is still to come.
+            Err(GateError::Device(stuck @ GpuError::Deadlock { .. })) => return Err(stuck.into()),
             Err(error) => {
                 let cause = cause_of(error);
                 let outcome = Outcome::failed(cause.clone());
