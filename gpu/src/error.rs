@@ -90,11 +90,11 @@ pub enum GpuError {
     #[error("{second} touches {range} and nothing orders it behind {first}")]
     Hazard {
         /// The operation that was seen first.
-        first: String,
+        first: Box<str>,
         /// The operation that was seen second; it did not run.
-        second: String,
+        second: Box<str>,
         /// Which bytes of what.
-        range: String,
+        range: Box<str>,
     },
     /// A call that can never return.
     #[error("{what} would wait for ever: {blocked}")]

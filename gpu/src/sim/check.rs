@@ -22,7 +22,7 @@ pub(crate) fn copy(
     let mut foreign = false;
     for piece in batch.pieces {
         let plane = batch.planes.get(piece.plane as usize);
-        let plane = plane.ok_or(GpuError::NoPlane {
+        let plane = plane.ok_or_else(|| GpuError::NoPlane {
             plane: piece.plane,
             planes: batch.planes.len(),
         })?;
@@ -110,12 +110,13 @@ impl Rows {
 /// The end of `bytes` (`None`: more than can be counted) at `start`, if it lies in `len`.
 fn range(what: &'static str, start: u64, bytes: Option<u64>, len: u64) -> Result<u64, GpuError> {
     let end = bytes.and_then(|bytes| start.checked_add(bytes));
-    end.filter(|end| *end <= len).ok_or(GpuError::OutOfRange {
-        what,
-        start,
-        end: end.unwrap_or(u64::MAX),
-        len,
-    })
+    end.filter(|end| *end <= len)
+        .ok_or_else(|| GpuError::OutOfRange {
+            what,
+            start,
+            end: end.unwrap_or(u64::MAX),
+            len,
+        })
 }
 
 fn check_words(what: &'static str, value: u64) -> Result<(), GpuError> {

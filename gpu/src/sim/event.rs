@@ -14,6 +14,8 @@ use crate::sim::stepped::Past;
 const NEW: u32 = 0;
 const RECORDED: u32 = 1;
 const COMPLETE: u32 = 2;
+/// Complete, and copies before it failed.
+const FAILED: u32 = 3;
 
 /// A point in a stream; clones share it.
 #[derive(Clone, Debug)]
@@ -22,16 +24,16 @@ pub struct SimEvent(Arc<Point>);
 #[derive(Debug)]
 struct Point {
     owner: Arc<Shared>,
-    /// `NEW`, then `RECORDED`, then `COMPLETE`; the last step is taken under `lock`, so that no
+    /// `NEW`, then `RECORDED`, then `COMPLETE` or `FAILED`; the last step is taken under `lock`, so that no
     /// sleeper misses it.
     state: AtomicU32,
-    /// Valid once `state` is `COMPLETE`, which publishes it.
+    /// Valid once `state` says complete, which publishes it.
     time: AtomicU64,
-    lock: Mutex<Story>,
+    lock: Mutex<Option<Box<Story>>>,
     completed: Condvar,
 }
 
-/// What else is known of an event.
+/// What is known of an event that something failed before, or that a scheduler runs.
 #[derive(Debug, Default)]
 struct Story {
     failures: Vec<CopyFailure>,
@@ -47,7 +49,7 @@ impl SimEvent {
             owner: Arc::clone(owner),
             state: AtomicU32::new(NEW),
             time: AtomicU64::new(0),
-            lock: Mutex::new(Story::default()),
+            lock: Mutex::new(None),
             completed: Condvar::new(),
         }))
     }
@@ -82,21 +84,28 @@ impl SimEvent {
     /// Completes it at `time`, behind copies of which `failures` failed, and wakes whoever waits.
     pub(crate) fn complete(&self, time: DeviceTime, failures: Vec<CopyFailure>) {
         self.0.time.store(time.as_nanos(), Ordering::Relaxed);
-        let mut story = self.0.lock.lock();
-        story.failures = failures;
-        self.0.state.store(COMPLETE, Ordering::Release);
-        drop(story);
+        let state = if failures.is_empty() {
+            COMPLETE
+        } else {
+            FAILED
+        };
+        let mut guard = self.0.lock.lock();
+        if state == FAILED {
+            story(&mut guard).failures = failures;
+        }
+        self.0.state.store(state, Ordering::Release);
+        drop(guard);
         self.0.completed.notify_all();
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.0.state.load(Ordering::Acquire) == COMPLETE
+        self.0.state.load(Ordering::Acquire) >= COMPLETE
     }
 
     /// When it completed; blocks until it has. Only for recorded events.
     pub(crate) fn wait(&self) -> DeviceTime {
         if !self.is_complete() {
-            let incomplete = |_: &mut Story| !self.is_complete();
+            let incomplete = |_: &mut Option<Box<Story>>| !self.is_complete();
             drop(lock_while(&self.0.lock, &self.0.completed, incomplete));
         }
         DeviceTime::from_nanos(self.0.time.load(Ordering::Relaxed))
@@ -104,24 +113,35 @@ impl SimEvent {
 
     /// The copies that failed since the event before; none as long as it has not completed.
     pub(crate) fn failures(&self) -> Vec<CopyFailure> {
-        self.0.lock.lock().failures.clone()
+        if self.0.state.load(Ordering::Acquire) != FAILED {
+            return Vec::new();
+        }
+        let story = self.0.lock.lock();
+        story
+            .as_ref()
+            .map(|s| s.failures.clone())
+            .unwrap_or_default()
     }
 
     /// Which operation records it, if a scheduler knows.
     pub(crate) fn recorded(&self) -> Option<OpName> {
-        self.0.lock.lock().recorded.clone()
+        self.0.lock.lock().as_ref()?.recorded.clone()
     }
 
     pub(crate) fn set_recorded(&self, by: OpName) {
-        self.0.lock.lock().recorded = Some(by);
+        story(&mut self.0.lock.lock()).recorded = Some(by);
     }
 
     /// What came before it, if a scheduler knows.
     pub(crate) fn past(&self) -> Option<Past> {
-        self.0.lock.lock().past.clone()
+        self.0.lock.lock().as_ref()?.past.clone()
     }
 
     pub(crate) fn set_past(&self, past: Past) {
-        self.0.lock.lock().past = Some(past);
+        story(&mut self.0.lock.lock()).past = Some(past);
     }
+}
+
+fn story(of: &mut Option<Box<Story>>) -> &mut Story {
+    of.get_or_insert_default()
 }

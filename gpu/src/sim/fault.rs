@@ -12,7 +12,7 @@ use striata_core::sync::{AtomicBool, Mutex, Ordering};
 use crate::device::{Direction, Piece};
 use crate::error::GpuError;
 use crate::sim::names::OpKind;
-use crate::sim::op::{CopyFault, Op};
+use crate::sim::op::{FailingCopy, Op};
 use crate::sim::stream::{Hold, SimStream};
 
 /// Operations that are counted together.
@@ -150,17 +150,30 @@ impl Faults {
     }
 
     /// Queues `op`, with what the plan has for it.
+    #[inline]
     pub(crate) fn submit(
+        &self,
+        stream: &SimStream,
+        op: Op,
+        pieces: &[Piece],
+    ) -> Result<(), GpuError> {
+        if self.armed.load(Ordering::Acquire) {
+            return self.submit_by_plan(stream, op, pieces);
+        }
+        stream.submit(op, pieces);
+        Ok(())
+    }
+
+    #[cold]
+    fn submit_by_plan(
         &self,
         stream: &SimStream,
         mut op: Op,
         pieces: &[Piece],
     ) -> Result<(), GpuError> {
-        if self.armed.load(Ordering::Acquire) {
-            for (fault, name) in self.due(op.kind()) {
-                let operation = format!("{name} of {}", stream.owner().name());
-                self.apply(fault, operation, stream, &mut op, pieces.len())?;
-            }
+        for (fault, name) in self.due(op.kind()) {
+            let operation = format!("{name} of {}", stream.owner().name());
+            op = self.apply(fault, operation, stream, op, pieces.len())?;
         }
         stream.submit(op, pieces);
         Ok(())
@@ -186,39 +199,50 @@ impl Faults {
         due
     }
 
+    /// Puts before `op` what a fault needs there; returns what becomes of `op` itself.
     fn apply(
         &self,
         fault: Fault,
         operation: String,
         stream: &SimStream,
-        op: &mut Op,
+        op: Op,
         pieces: usize,
-    ) -> Result<(), GpuError> {
+    ) -> Result<Op, GpuError> {
+        let die = |cause: String| stream.submit(Op::Die(cause.into()), &[]);
         match (fault, op) {
-            (Fault::Refuse, _) => return Err(GpuError::Refused { operation }),
+            (Fault::Refuse, _) => Err(GpuError::Refused { operation }),
             (Fault::Fail { good_pieces }, Op::Copy(copy)) => {
-                let good = good_pieces.min(pieces);
-                copy.fault = Some(Box::new(CopyFault {
-                    good_pieces: good,
-                    cause: GpuError::CopyFailed {
-                        operation,
-                        good,
-                        pieces,
-                    },
-                }));
+                let good_pieces = good_pieces.min(pieces);
+                let cause = GpuError::CopyFailed {
+                    operation,
+                    good: good_pieces,
+                    pieces,
+                };
+                Ok(Op::FailingCopy(Box::new(FailingCopy {
+                    copy,
+                    good_pieces,
+                    cause,
+                })))
             }
-            (Fault::Fail { .. }, _) => {
-                stream.submit(Op::Die(format!("{operation} failed by plan")), &[]);
+            // It fails already.
+            (Fault::Fail { .. }, op @ Op::FailingCopy(_)) => Ok(op),
+            (Fault::Fail { .. }, op) => {
+                die(format!("{operation} failed by plan"));
+                Ok(op)
             }
-            (Fault::Die, _) => {
-                stream.submit(Op::Die(format!("{operation} met its end by plan")), &[]);
+            (Fault::Die, op) => {
+                die(format!("{operation} met its end by plan"));
+                Ok(op)
             }
-            (Fault::Delay { nanos }, _) => stream.submit(Op::Occupy(nanos), &[]),
-            (Fault::Hold, _) => {
+            (Fault::Delay { nanos }, op) => {
+                stream.submit(Op::Occupy(nanos), &[]);
+                Ok(op)
+            }
+            (Fault::Hold, op) => {
                 let hold = stream.hold();
                 self.state.lock().held.push(hold);
+                Ok(op)
             }
         }
-        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! What a stream is while it runs: its clock, and the copies that failed since its last event.
 
 use crate::device::{CopyFailure, Piece};
-use crate::sim::op::{Copy, Op};
+use crate::sim::op::Op;
 use crate::sim::shared::Shared;
 use crate::sim::time::StreamClock;
 
@@ -27,26 +27,25 @@ impl Lane {
             // A lost device does nothing but complete events, so that nobody waits for ever.
             _ if !owner.is_alive() => {}
             Op::Wait(event) => clock.wait(event.wait()),
-            Op::Copy(copy) => self.copy(copy, pieces),
+            Op::Copy(copy) => {
+                copy.run(pieces, usize::MAX, clock);
+                self.calls += 1;
+            }
+            Op::FailingCopy(failing) => {
+                failing.copy.run(pieces, failing.good_pieces, clock);
+                self.failures.push(CopyFailure {
+                    call: self.calls,
+                    good_pieces: failing.good_pieces,
+                    cause: failing.cause.clone(),
+                });
+                self.calls += 1;
+            }
             Op::Fill(work, nanos) => work.fill(clock, *nanos),
             Op::Verify(work, log, nanos) => work.verify(log, clock, *nanos),
             Op::Occupy(nanos) => clock.run(*nanos),
             Op::NotBefore(time) => clock.not_before(*time),
             Op::Hold(_) => {}
-            Op::Die(cause) => owner.lose(cause.clone()),
+            Op::Die(cause) => owner.lose(cause.to_string()),
         }
-    }
-
-    fn copy(&mut self, copy: &Copy, pieces: &[Piece]) {
-        let pieces = pieces.get(copy.pieces.clone()).unwrap_or_default();
-        copy.run(pieces, &mut self.clock);
-        if let Some(fault) = &copy.fault {
-            self.failures.push(CopyFailure {
-                call: self.calls,
-                good_pieces: fault.good_pieces,
-                cause: fault.cause.clone(),
-            });
-        }
-        self.calls += 1;
     }
 }

@@ -33,12 +33,12 @@ pub(crate) struct Copy {
     pub(crate) host: Arc<HostPool>,
     pub(crate) pieces: Range<usize>,
     pub(crate) cost: CopyCost,
-    pub(crate) fault: Option<Box<CopyFault>>,
 }
 
-/// How a copy fails by plan: it delivers its first pieces only.
+/// A copy that fails by plan: it delivers its first pieces only.
 #[derive(Debug)]
-pub(crate) struct CopyFault {
+pub(crate) struct FailingCopy {
+    pub(crate) copy: Copy,
     pub(crate) good_pieces: usize,
     pub(crate) cause: GpuError,
 }
@@ -54,17 +54,27 @@ pub(crate) enum Op {
     Occupy(u64),
     NotBefore(DeviceTime),
     Hold(Arc<AtomicBool>),
-    Die(String),
+    /// Rare, so that the others stay as small as a cache line.
+    FailingCopy(Box<FailingCopy>),
+    Die(Box<str>),
 }
 
 impl Op {
-    /// What it is.
-    pub(crate) const fn kind(&self) -> OpKind {
+    /// Says which of a queue's pieces are those of a copy; nothing for other operations.
+    #[inline]
+    pub(crate) fn set_pieces(&mut self, place: impl FnOnce() -> Range<usize>) {
         match self {
-            Self::Copy(copy) => match copy.direction {
-                Direction::HostToDevice => OpKind::CopyToDevice,
-                Direction::DeviceToHost => OpKind::CopyToHost,
-            },
+            Self::Copy(copy) => copy.pieces = place(),
+            Self::FailingCopy(failing) => failing.copy.pieces = place(),
+            _ => {}
+        }
+    }
+
+    /// What it is.
+    pub(crate) fn kind(&self) -> OpKind {
+        match self {
+            Self::Copy(copy) => copy.kind(),
+            Self::FailingCopy(failing) => failing.copy.kind(),
             Self::Fill(..) => OpKind::Fill,
             Self::Verify(..) => OpKind::Verify,
             Self::Record(_) => OpKind::Record,
@@ -104,9 +114,16 @@ impl RowWork {
 }
 
 impl Copy {
-    /// Moves the bytes of `pieces`, or of as many as a fault leaves.
-    pub(crate) fn run(&self, pieces: &[Piece], clock: &mut StreamClock) {
-        let good = self.fault.as_ref().map_or(usize::MAX, |f| f.good_pieces);
+    const fn kind(&self) -> OpKind {
+        match self.direction {
+            Direction::HostToDevice => OpKind::CopyToDevice,
+            Direction::DeviceToHost => OpKind::CopyToHost,
+        }
+    }
+
+    /// Moves the bytes of as many of its pieces as arrive.
+    pub(crate) fn run(&self, pieces: &[Piece], good: usize, clock: &mut StreamClock) {
+        let pieces = pieces.get(self.pieces.clone()).unwrap_or_default();
         for piece in pieces.iter().take(good) {
             if let Some(plane) = self.planes.get(piece.plane as usize) {
                 self.run_piece(plane, piece);

@@ -72,6 +72,7 @@ impl SimStream {
     }
 
     /// Queues an operation; `pieces` are those of a copy.
+    #[inline]
     pub(crate) fn submit(&self, op: Op, pieces: &[Piece]) {
         match &self.0.kind {
             Kind::Threaded(stream) => stream.submit(op, pieces),

@@ -76,17 +76,14 @@ impl ThreadedStream {
     }
 
     /// Queues an operation; `pieces` are those of a copy.
-    pub(crate) fn submit(&self, op: Op, pieces: &[Piece]) {
+    #[inline]
+    pub(crate) fn submit(&self, mut op: Op, pieces: &[Piece]) {
         self.queue.submit(|batch| {
-            let op = match op {
-                Op::Copy(mut copy) => {
-                    let first = batch.pieces.len();
-                    batch.pieces.extend_from_slice(pieces);
-                    copy.pieces = first..batch.pieces.len();
-                    Op::Copy(copy)
-                }
-                other => other,
-            };
+            op.set_pieces(|| {
+                let first = batch.pieces.len();
+                batch.pieces.extend_from_slice(pieces);
+                first..batch.pieces.len()
+            });
             batch.ops.push(op);
         });
     }
@@ -113,6 +110,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    #[inline]
     fn submit(&self, push: impl FnOnce(&mut Batch)) {
         let mut state = self.state.lock();
         push(&mut state.batch);

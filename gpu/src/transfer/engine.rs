@@ -17,7 +17,7 @@ use super::pieces::page_runs;
 use super::shared::{Core, HostSide};
 use super::stats::TransferStats;
 use super::submit;
-use crate::device::{Device, DeviceTime, Direction};
+use crate::device::{Device, Direction};
 use crate::error::GpuError;
 use crate::planes::L1Planes;
 
@@ -33,10 +33,10 @@ use crate::planes::L1Planes;
 /// was submitted has ended. Call [`TransferEngine::drain`] first to lose nothing.
 #[derive(Debug)]
 pub struct TransferEngine<D: Device> {
-    core: Arc<Core<D>>,
+    pub(super) core: Arc<Core<D>>,
     host: Option<Arc<HostSide>>,
     /// Held by `poll`, so that two pollers cannot swap completions. Taken before the queue's lock.
-    poller: Mutex<()>,
+    pub(super) poller: Mutex<()>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -102,7 +102,8 @@ impl<D: Device> TransferEngine<D> {
     /// `poll` says nothing of it.
     ///
     /// # Errors
-    /// As [`TransferEngine::load`], and a copy that fails; then it may have copied leading pages.
+    /// As [`TransferEngine::load`], and a copy that fails, which may have copied leading pages; a
+    /// wait that can never end.
     pub fn copy_pages(
         &self,
         direction: Direction,
@@ -115,6 +116,8 @@ impl<D: Device> TransferEngine<D> {
         let (times, outcome) = match ended {
             Ok((times, Some(plan))) => (times, self.core.outcome(plan, &gate)?),
             Ok((times, None)) => (times, size.all_good()),
+            // Nothing failed: the copy is still to come.
+            Err(GateError::Device(stuck @ GpuError::Deadlock { .. })) => return Err(stuck.into()),
             Err(error) => {
                 let cause = cause_of(error);
                 let outcome = Outcome::failed(cause.clone());
@@ -141,20 +144,6 @@ impl<D: Device> TransferEngine<D> {
     /// of the one that was begun. False if there was nothing to do, or a thread does it.
     pub fn pump(&self) -> bool {
         self.core.pump()
-    }
-
-    /// Appends the completions of jobs that ended since the last call. Never blocks.
-    ///
-    /// Within a direction they come in the order in which the jobs were submitted; jobs without
-    /// pages come at once.
-    pub fn poll(&self, out: &mut Vec<Completion>) {
-        let _one_at_a_time = self.poller.lock();
-        self.core.queue.take_at_once(out);
-        for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
-            while let Some(completion) = self.poll_one(direction) {
-                out.push(completion);
-            }
-        }
     }
 
     /// Blocks until every job that was queued has ended, also those whose fence is still open.
@@ -239,52 +228,6 @@ impl<D: Device> TransferEngine<D> {
             Some(Err(cause)) => Err(self.core.fail(cause)),
             Some(Ok(_)) | None => Ok(()),
         }
-    }
-
-    /// The oldest submitted job of a direction, if it has ended.
-    fn poll_one(&self, direction: Direction) -> Option<Completion> {
-        let queue = &self.core.queue;
-        let (ended, first) = queue.front(direction, |job| {
-            let is_load = direction == Direction::HostToDevice && job.error.is_none();
-            let first = job.gate.event(0).filter(|_| is_load).cloned();
-            (job.ended.clone(), first)
-        })?;
-        let (first, finished, lost) = match self.times(ended.as_ref(), first.as_ref()) {
-            Ok(None) => return None,
-            Ok(Some((first, finished))) => (first, finished, None),
-            Err(cause) => (None, self.core.device.now(), Some(cause)),
-        };
-        if let Some(cause) = &lost {
-            queue.poison(cause.clone());
-        }
-        let job = queue.pop(direction)?;
-        let outcome = match job.error.clone().or(lost) {
-            Some(cause) => Outcome::failed(cause),
-            None => self
-                .core
-                .outcome(&job.plan, &job.gate)
-                .unwrap_or_else(Outcome::failed),
-        };
-        let size = job.plan.size;
-        queue.count(direction, size, &outcome);
-        Some(size.completion(&job.gate, direction, first, finished, outcome))
-    }
-
-    /// When the first group and the whole of a job ended; none as long as it runs.
-    fn times(
-        &self,
-        ended: Option<&D::Event>,
-        first: Option<&D::Event>,
-    ) -> Result<Option<(Option<DeviceTime>, DeviceTime)>, GpuError> {
-        let device = &self.core.device;
-        let Some(ended) = ended else {
-            return Ok(Some((None, device.now())));
-        };
-        let Some(finished) = device.event_time(ended)? else {
-            return Ok(None);
-        };
-        let first = first.map(|event| device.synchronize(event)).transpose()?;
-        Ok(Some((first, finished)))
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! | file | room |
 //! |---|---|
-//! | `engine` | [`TransferEngine`]: calls, checks, completions |
+//! | `engine` | [`TransferEngine`]: calls and checks |
+//! | `poll` | completions |
 //! | `shared` | what its calls and its thread share; the forms of jobs |
 //! | `submit` | submission, job by job and group by group, and the thread that does it |
 //! | `manual` | submission by whoever waits, where there is no thread |
@@ -35,6 +36,8 @@ mod manual;
 mod outcome;
 #[cfg(not(loom))]
 mod pieces;
+#[cfg(not(loom))]
+mod poll;
 #[cfg(not(loom))]
 mod queue;
 #[cfg(not(loom))]

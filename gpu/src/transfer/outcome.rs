@@ -29,6 +29,9 @@ impl<D: Device> Core<D> {
             let cause = failures.into_iter().next().map(|failure| failure.cause);
             outcome.error = outcome.error.or(cause);
         }
+        if outcome.error.is_none() {
+            return Ok(outcome);
+        }
         let is_missing = |page| {
             missing
                 .iter()

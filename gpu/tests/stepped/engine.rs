@@ -6,7 +6,7 @@ use striata_gpu::sim::{SimScheduler, Step};
 use striata_gpu::transfer::TransferError;
 use striata_gpu::{Device, GpuError};
 
-use crate::support::{LAYERS, Rig};
+use crate::rig::{LAYERS, Rig};
 
 /// A kernel that takes 20 ms writes a page, and its store is queued right behind the launch.
 fn store_behind_a_slow_write(rig: &Rig, page: u32, content: u64, fenced: bool) {

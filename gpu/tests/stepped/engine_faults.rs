@@ -8,7 +8,7 @@ use striata_gpu::transfer::{
 };
 use striata_gpu::{Device, Direction, GpuError};
 
-use crate::support::{Rig, pairs};
+use crate::rig::{Rig, pairs};
 
 const FIVE: [(u32, u32); 5] = [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4)];
 

@@ -12,7 +12,7 @@ use striata_gpu::{
 };
 use striata_host::HostPool;
 
-use crate::support::{PAGE, host_pool, piece};
+use crate::bench::{PAGE, host_pool, piece};
 
 /// Operations that the program queues.
 const OPERATIONS: u64 = 8;

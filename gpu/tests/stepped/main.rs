@@ -7,10 +7,13 @@
     reason = "small numbers of these tests"
 )]
 
+mod bench;
 mod engine;
 mod engine_faults;
 mod faults;
 mod hazards;
+mod machine;
 mod manual;
 mod programs;
-mod support;
+mod rig;
+mod scheduler;

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use striata_core::{LayerId, OpId};
-use striata_gpu::sim::{SimConfig, Step};
-use striata_gpu::transfer::{GateError, JobFailure, Submission};
+use striata_gpu::sim::{Fault, FaultPlan, OpClass, SimConfig, Step};
+use striata_gpu::transfer::{GateError, JobFailure, Submission, TransferError};
 use striata_gpu::{Device, Direction, GpuError};
 
-use crate::support::{Rig, pairs};
+use crate::rig::{Rig, pairs};
 
 const THREE: [(u32, u32); 3] = [(1, 1), (2, 2), (3, 3)];
 
@@ -103,6 +103,24 @@ fn the_copy_call_and_drain_do_all_that_is_queued() {
     assert_eq!(rig.poll().len(), 2);
     assert!(rig.l1_holds(4, 7));
     assert_eq!(scheduler.bugs(), []);
+}
+
+#[test]
+fn a_copy_call_that_cannot_end_says_so_and_breaks_nothing() {
+    let (rig, _) = Rig::stepped(0);
+    let held = FaultPlan::new().with(OpClass::Copy, 0, Fault::Hold);
+    rig.device.arm(&held);
+    let copied = rig
+        .engine
+        .copy_pages(Direction::DeviceToHost, OpId::new(1), &pairs(&THREE));
+    let stuck = copied.unwrap_err();
+    assert!(
+        matches!(stuck, TransferError::Device(GpuError::Deadlock { .. })),
+        "{stuck}"
+    );
+    rig.device.release_faults();
+    assert_eq!(rig.engine.drain(), Ok(()));
+    assert_eq!(rig.engine.stats().stores.failed_jobs, 0);
 }
 
 #[test]

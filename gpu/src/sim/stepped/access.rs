@@ -43,9 +43,9 @@ pub(crate) fn visit<'a, E>(
     visit: &mut impl FnMut(Touch<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
     match op {
-        Op::Copy(copy) => pieces
-            .iter()
-            .try_for_each(|piece| visit_piece(copy, piece, visit)),
+        Op::Copy(copy) => visit_copy(copy, pieces, visit),
+        // What is not delivered may have been touched all the same.
+        Op::FailingCopy(failing) => visit_copy(&failing.copy, pieces, visit),
         Op::Fill(work, _) => visit_rows(work, Mode::Write, visit),
         Op::Verify(work, log, _) => {
             visit_rows(work, Mode::Read, visit)?;
@@ -78,6 +78,16 @@ fn visit_rows<'a, E>(
             mode,
         })
     })
+}
+
+fn visit_copy<'a, E>(
+    copy: &'a Copy,
+    pieces: &[Piece],
+    visit: &mut impl FnMut(Touch<'a>) -> Result<(), E>,
+) -> Result<(), E> {
+    pieces
+        .iter()
+        .try_for_each(|piece| visit_piece(copy, piece, visit))
 }
 
 fn visit_piece<'a, E>(

@@ -107,9 +107,9 @@ impl State {
         bytes: &Range<u64>,
     ) -> GpuError {
         let bug = GpuError::Hazard {
-            first: first.to_string(),
-            second: second.to_string(),
-            range: self.memories.describe(place, bytes),
+            first: first.to_string().into(),
+            second: second.to_string().into(),
+            range: self.memories.describe(place, bytes).into(),
         };
         self.bugs.push(bug.clone());
         if let Some(owner) = owner {

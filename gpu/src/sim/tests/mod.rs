@@ -14,7 +14,8 @@ use striata_core::PageGeometry;
 use striata_host::{HostPool, HostPoolConfig};
 
 use super::*;
-use crate::device::{CopyForm, Direction, Piece};
+use crate::device::{CopyForm, Piece};
+use crate::sim::CostModel;
 
 /// A pool of `pages` pages of 4 rows of 16 bytes in 2 layers.
 fn pool(pages: u32) -> Arc<HostPool> {
