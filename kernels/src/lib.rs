@@ -5,6 +5,17 @@
 //! |---|---|---|
 //! | [`rows::fill`] | writes fingerprints into row spans of one layer's plane | rows x row bytes |
 //! | [`rows::verify`] | compares row spans with their fingerprints, lists the rows that differ | rows x row bytes |
+//! | [`row_list::gather`] | rows of a plane by list to a dense buffer | 2 x rows x row bytes |
+//! | [`row_list::scatter`] | rows of a dense buffer by list to a plane | 2 x rows x row bytes |
+//! | [`table::TableParams`] | page tables of a batch on one rank | cells x 4 |
+//! | [`stripe_twin::reference`] | the stripe, asked for comparison | - |
+//!
+//! [`source`] holds the CUDA text of all of them.
 #![forbid(unsafe_code)]
 
+pub mod row_list;
 pub mod rows;
+pub mod source;
+pub mod spans;
+pub mod stripe_twin;
+pub mod table;

@@ -23,7 +23,10 @@ impl PageSeed {
     /// The seed of the page whose tokens are named by `content` (the key of its prefix) and whose
     /// first token stands at `position`.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves of the key are wanted")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the two halves of the key are wanted"
+    )]
     pub const fn new(namespace: u64, content: u128, position: u64) -> Self {
         let (low, high) = (content as u64, (content >> 64) as u64);
         let mixed = mix64(low ^ mix64(high ^ mix64(namespace)));

@@ -13,7 +13,6 @@
 //!   file.
 //! - Events and memory of other simulated devices work everywhere and are counted.
 
-mod check;
 mod event;
 mod memory;
 mod op;
@@ -25,6 +24,7 @@ use std::sync::Arc;
 
 use striata_kernels::rows::{RowParams, RowSpan};
 
+use crate::check;
 use crate::device::{CopyBatch, Device, DeviceDescription, DeviceStats, DeviceTime};
 use crate::error::GpuError;
 
@@ -99,7 +99,8 @@ impl SimDevice {
     /// Queues an operation, and counts it if it touches what another device owns.
     fn submit(&self, stream: &SimStream, op: Op, foreign: bool) {
         self.0
-            .count_cross(foreign || self.is_foreign(stream.owner()));
+            .counts()
+            .cross(foreign || self.is_foreign(stream.owner()));
         stream.submit(op);
     }
 
@@ -125,7 +126,7 @@ impl Device for SimDevice {
     }
 
     fn stats(&self) -> DeviceStats {
-        self.0.stats()
+        self.0.counts().stats()
     }
 
     fn alloc(&self, bytes: u64) -> Result<SimMemory, GpuError> {
@@ -172,10 +173,15 @@ impl Device for SimDevice {
 
     fn copy(&self, stream: &SimStream, batch: &CopyBatch<'_, Self>) -> Result<(), GpuError> {
         self.0.check_alive()?;
-        let (tally, foreign) = check::copy(&self.0, batch)?;
-        self.0.count_copy(batch.direction, tally);
+        let tally = check::copy(self, batch)?;
+        let foreign = batch.pieces.iter().any(|piece| {
+            let plane = batch.planes.get(piece.plane as usize);
+            plane.is_some_and(|plane| self.is_foreign(plane.owner()))
+        });
+        self.0.counts().copy(batch.direction, tally);
         self.0
-            .count_cross(foreign || self.is_foreign(stream.owner()));
+            .counts()
+            .cross(foreign || self.is_foreign(stream.owner()));
         let copy = Copy {
             direction: batch.direction,
             planes: Arc::clone(batch.planes),
@@ -200,8 +206,8 @@ impl Device for SimDevice {
         spans: &Arc<[RowSpan]>,
     ) -> Result<(), GpuError> {
         self.0.check_alive()?;
-        check::spans("fill_rows", plane, base, params, spans)?;
-        self.0.count_kernel();
+        check::spans("fill_rows", plane.len(), base, params, spans)?;
+        self.0.counts().kernel();
         let work = RowWork {
             plane: plane.clone(),
             base,
@@ -223,9 +229,14 @@ impl Device for SimDevice {
         log: &SimMemory,
     ) -> Result<(), GpuError> {
         self.0.check_alive()?;
-        check::spans("verify_rows", plane, base, params, spans)?;
-        check::access("verify_rows: the count of the log", log, 0, memory::WORD)?;
-        self.0.count_kernel();
+        check::spans("verify_rows", plane.len(), base, params, spans)?;
+        check::access(
+            "verify_rows: the count of the log",
+            log.len(),
+            0,
+            check::WORD,
+        )?;
+        self.0.counts().kernel();
         let work = RowWork {
             plane: plane.clone(),
             base,
@@ -261,8 +272,8 @@ impl Device for SimDevice {
     fn write(&self, memory: &SimMemory, offset: u64, bytes: &[u8]) -> Result<(), GpuError> {
         self.0.check_alive()?;
         let len = bytes.len() as u64;
-        check::access("write", memory, offset, len)?;
-        self.0.count_cross(self.is_foreign(memory.owner()));
+        check::access("write", memory.len(), offset, len)?;
+        self.0.counts().cross(self.is_foreign(memory.owner()));
         memory::write_words(memory::words_at(memory.words(), offset, len), bytes);
         Ok(())
     }
@@ -270,8 +281,8 @@ impl Device for SimDevice {
     fn read(&self, memory: &SimMemory, offset: u64, bytes: &mut [u8]) -> Result<(), GpuError> {
         self.0.check_alive()?;
         let len = bytes.len() as u64;
-        check::access("read", memory, offset, len)?;
-        self.0.count_cross(self.is_foreign(memory.owner()));
+        check::access("read", memory.len(), offset, len)?;
+        self.0.counts().cross(self.is_foreign(memory.owner()));
         memory::read_words(memory::words_at(memory.words(), offset, len), bytes);
         Ok(())
     }
