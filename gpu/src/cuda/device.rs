@@ -109,7 +109,7 @@ impl CudaDevice {
     /// The memory is allocated until the last clone of the result was dropped and all work on it
     /// has ended.
     pub unsafe fn adopt_memory(&self, address: u64, bytes: u64) -> Result<CudaMemory, GpuError> {
-        CudaMemory::adopt(&self.0, address, bytes)
+        CudaMemory::adopt(&self.0, address, bytes, None)
     }
 
     fn check_range(

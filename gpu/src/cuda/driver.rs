@@ -40,6 +40,7 @@ macro_rules! table {
             /// # Safety
             /// `find` returns, for a name, none or the address of the C function of that name, for
             /// the life of the process.
+            #[allow(non_snake_case, reason = "the names of the library")]
             pub(super) unsafe fn resolve(
                 find: impl Fn(&'static [u8]) -> Option<*mut core::ffi::c_void>,
             ) -> Result<Self, &'static str> {
@@ -64,7 +65,6 @@ pub(super) use table;
 
 table! {
     /// Entry points that every driver from CUDA 12.0 on has.
-    #[allow(non_snake_case, reason = "the names of the library")]
     struct Driver;
     fn cuInit(c_uint);
     fn cuDriverGetVersion(*mut c_int);

@@ -26,6 +26,8 @@ struct Allocation {
     address: CUdeviceptr,
     bytes: u64,
     adopted: bool,
+    /// The owner of adopted memory, where that is ours too.
+    _lender: Option<CudaMemory>,
 }
 
 impl fmt::Debug for CudaMemory {
@@ -61,11 +63,17 @@ impl CudaMemory {
             address,
             bytes,
             adopted: false,
+            _lender: None,
         })))
     }
 
     /// Takes memory that somebody else owns.
-    pub(super) fn adopt(shared: &Arc<Shared>, address: u64, bytes: u64) -> Result<Self, GpuError> {
+    pub(super) fn adopt(
+        shared: &Arc<Shared>,
+        address: u64,
+        bytes: u64,
+        lender: Option<Self>,
+    ) -> Result<Self, GpuError> {
         check::check_words("adopt: the address", address)?;
         check::check_words("adopt: the size", bytes)?;
         let _scope = shared.enter()?;
@@ -81,7 +89,15 @@ impl CudaMemory {
             address,
             bytes,
             adopted: true,
+            _lender: lender,
         })))
+    }
+
+    /// This memory from byte `offset` on as an engine would lend it: adopted, and checked as such.
+    pub(crate) fn lend(&self, offset: u64) -> Result<Self, GpuError> {
+        check::access("lend", self.len(), offset, 0)?;
+        let (address, bytes) = (self.at(offset), self.len() - offset);
+        Self::adopt(&self.0.shared, address, bytes, Some(self.clone()))
     }
 
     /// The address of byte `offset`, which the caller has checked.
