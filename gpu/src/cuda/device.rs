@@ -80,10 +80,8 @@ impl CudaDevice {
     /// No compiler; a kernel that does not compile or load.
     pub fn load_kernels(&self) -> Result<(), GpuError> {
         let _scope = self.0.enter()?;
-        let kernels = SOURCES.iter().flat_map(|source| source.kernels);
-        kernels
-            .map(|kernel| self.0.modules.function(&self.0, *kernel).map(|_| ()))
-            .collect()
+        let mut kernels = SOURCES.iter().flat_map(|source| source.kernels);
+        kernels.try_for_each(|kernel| self.0.modules.function(&self.0, *kernel).map(|_| ()))
     }
 
     /// Takes an engine's own stream, a `CUstream` as a number. It is never captured, destroyed or

@@ -151,10 +151,13 @@ fn load() -> Result<Driver, String> {
     }
     // SAFETY: (2) as above; it was found, so this does not panic.
     let library = unsafe { sys::culib() };
-    // SAFETY: (1) the library lives for ever, and `get` finds the C function of the name.
-    let table = unsafe {
-        Driver::resolve(|name| library.get::<*mut c_void>(name).ok().map(|found| *found))
+    let find = |name| {
+        // SAFETY: (1) only the address is taken; what it points to is the table's business.
+        let found = unsafe { library.get::<*mut c_void>(name) };
+        found.ok().map(|found| *found)
     };
+    // SAFETY: (1), (2) `find` returns the C function of the name, for ever.
+    let table = unsafe { Driver::resolve(find) };
     let driver = table.map_err(|name| {
         format!("libcuda.so.1 has no {name}; a driver of CUDA 12.0 (525.60) or newer is needed")
     })?;

@@ -97,18 +97,9 @@ impl RowWork<'_> {
         }
         SpanBatch::all(self.spans).try_for_each(|batch| {
             let rows = u64::from(batch.longest());
-            let most = Grid::over(
-                shared,
-                rows * u64::from(batch.count),
-                ROW_WARPS,
-                ROW_THREADS,
-            )
-            .x;
-            let along = Grid::over(shared, rows, ROW_WARPS, ROW_THREADS);
             let grid = Grid {
-                x: along.x.min(most),
                 y: batch.count,
-                ..along
+                ..Grid::over(shared, rows, ROW_WARPS, ROW_THREADS)
             };
             launch(grid, batch)
         })

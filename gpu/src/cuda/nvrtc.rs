@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The run-time compiler.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;
 use std::sync::OnceLock;
 
@@ -52,15 +52,13 @@ fn load() -> Result<Nvrtc, String> {
     }
     // SAFETY: (2) as above; it was found, so this does not panic.
     let library = unsafe { sys::culib() };
-    // SAFETY: (1) the library lives for ever, and `get` finds the C function of the name.
-    let table = unsafe {
-        Nvrtc::resolve(|name| {
-            library
-                .get::<*mut core::ffi::c_void>(name)
-                .ok()
-                .map(|found| *found)
-        })
+    let find = |name| {
+        // SAFETY: (1) only the address is taken; what it points to is the table's business.
+        let found = unsafe { library.get::<*mut c_void>(name) };
+        found.ok().map(|found| *found)
     };
+    // SAFETY: (1), (2) `find` returns the C function of the name, for ever.
+    let table = unsafe { Nvrtc::resolve(find) };
     table.map_err(|name| format!("libnvrtc has no {name}; version 12.0 or newer is needed"))
 }
 

@@ -39,7 +39,7 @@ pub(super) fn checks() -> Vec<Check<CudaDevice>> {
         },
         Check {
             name: "cuda.lent_memory",
-            about: "planes in an engine's own memory; host addresses are refused",
+            about: "rows in an engine's own memory",
             run: lent_memory,
         },
         Check {
