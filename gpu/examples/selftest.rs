@@ -4,16 +4,16 @@
 //! The exit code is 0 if nothing is wrong, 1 if a check failed, 2 if the device cannot be used, 3 if
 //! a check hung. On CUDA the gates are checked again in a process with a single hardware queue.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use striata_gpu::Device;
 use striata_gpu::selftest::{self, Outcome, Progress, Subject, Verdict};
 use striata_gpu::sim::{SimConfig, SimDevice};
 
 /// A check that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(180);
+#[cfg(feature = "cuda")]
 const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 #[derive(Default)]
@@ -64,6 +64,7 @@ fn start(arguments: &Arguments) -> Result<ExitCode, String> {
 
 #[cfg(feature = "cuda")]
 fn start_cuda(arguments: &Arguments) -> Result<ExitCode, String> {
+    use striata_gpu::Device;
     use striata_gpu::cuda::{CudaDevice, survey};
     if arguments.list {
         list::<CudaDevice>();
@@ -93,6 +94,7 @@ fn start_cuda(arguments: &Arguments) -> Result<ExitCode, String> {
 /// Checks the gates in a process whose streams share one hardware queue.
 #[cfg(feature = "cuda")]
 fn single_queue(arguments: &Arguments) -> Result<bool, String> {
+    use std::process::Command;
     println!("again with {QUEUES}=1:");
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let index = arguments.index.to_string();

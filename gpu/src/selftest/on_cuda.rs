@@ -133,9 +133,9 @@ fn captures_survive(device: &CudaDevice) -> Checked {
     let memory = device.alloc(u64::from(ROWS * PARAMS.row_words * 4))?;
     let polled = rig.fence()?;
     let (stop, turns) = (AtomicBool::new(false), AtomicU32::new(0));
-    let lost = thread::scope(|scope| -> Result<u32, Failure> {
+    let lost = thread::scope(|scope| -> Result<Vec<String>, Failure> {
         let background = scope.spawn(|| work(&rig, &stop, &turns));
-        let mut lost = 0;
+        let mut lost = Vec::new();
         for round in 0..CAPTURES {
             let from = turns.load(Ordering::Acquire);
             let graph = capture(device, &stream, &memory, u64::from(round), || {
@@ -151,10 +151,7 @@ fn captures_survive(device: &CudaDevice) -> Checked {
                     graph.launch(&stream)?;
                     check_rows(device, &stream, &memory, u64::from(round))?;
                 }
-                Err(error) => {
-                    tracing::error!(%error, round, "a capture was lost");
-                    lost += 1;
-                }
+                Err(error) => lost.push(error.to_string()),
             }
         }
         stop.store(true, Ordering::Release);
@@ -164,8 +161,10 @@ fn captures_survive(device: &CudaDevice) -> Checked {
     })?;
     let turns = turns.load(Ordering::Acquire);
     ensure!(
-        lost == 0,
-        "{lost} of {CAPTURES} captures were lost beside {turns} turns of work"
+        lost.is_empty(),
+        "{} of {CAPTURES} captures were lost beside {turns} turns of work, the first by: {}",
+        lost.len(),
+        lost[0]
     );
     control(device, &stream, &memory)
 }

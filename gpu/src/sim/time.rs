@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_model_gives_the_measured_rates() {
-        let each: Vec<u64> = (0..LAYERS).map(|_| 1).collect();
+        let each = [1; 61];
         let growing = [1, 2, 4, 8, 16, 30];
         let measured = [
             (CopyForm::Runs, &growing[..], [40.2, 52.5, 54.7, 55.0]),
