@@ -73,6 +73,31 @@ pub(super) struct Compiled {
 struct Program<'a> {
     nvrtc: &'a Nvrtc,
     raw: nvrtcProgram,
+    /// The library reads them until it has compiled.
+    _texts: Texts,
+}
+
+/// Name and text of a source and of its headers.
+struct Texts {
+    source: (CString, CString),
+    headers: Vec<(CString, CString)>,
+    header_names: Vec<*const c_char>,
+    header_texts: Vec<*const c_char>,
+}
+
+impl Texts {
+    fn new(source: &Source) -> Result<Self, String> {
+        let headers = HEADERS
+            .iter()
+            .map(|header| Ok((text(header.name)?, text(header.text)?)));
+        let headers: Vec<(CString, CString)> = headers.collect::<Result<_, String>>()?;
+        Ok(Self {
+            source: (text(source.name)?, text(source.text)?),
+            header_names: headers.iter().map(|(name, _)| name.as_ptr()).collect(),
+            header_texts: headers.iter().map(|(_, text)| text.as_ptr()).collect(),
+            headers,
+        })
+    }
 }
 
 impl Drop for Program<'_> {
@@ -155,30 +180,29 @@ impl Nvrtc {
     }
 
     fn program(&self, source: &Source) -> Result<Program<'_>, String> {
-        let (name, body) = (text(source.name)?, text(source.text)?);
-        let headers = HEADERS
-            .iter()
-            .map(|header| Ok((text(header.name)?, text(header.text)?)));
-        let headers: Vec<(CString, CString)> = headers.collect::<Result<_, String>>()?;
-        let names: Vec<*const c_char> = headers.iter().map(|(name, _)| name.as_ptr()).collect();
-        let texts: Vec<*const c_char> = headers.iter().map(|(_, text)| text.as_ptr()).collect();
-        let count = c_int::try_from(headers.len()).unwrap_or(0);
+        let texts = Texts::new(source)?;
+        let (name, body) = (&texts.source.0, &texts.source.1);
+        let count = c_int::try_from(texts.headers.len()).unwrap_or(0);
         let mut raw = core::ptr::null_mut();
-        // SAFETY: (3) all texts outlive the call, which copies them.
+        // SAFETY: (3) all texts and lists outlive the program, which holds them.
         let status = unsafe {
             (self.nvrtcCreateProgram)(
                 &raw mut raw,
                 body.as_ptr(),
                 name.as_ptr(),
                 count,
-                texts.as_ptr(),
-                names.as_ptr(),
+                texts.header_texts.as_ptr(),
+                texts.header_names.as_ptr(),
             )
         };
         if status != 0 {
             return Err(format!("nvrtcCreateProgram failed ({status})"));
         }
-        Ok(Program { nvrtc: self, raw })
+        Ok(Program {
+            nvrtc: self,
+            raw,
+            _texts: texts,
+        })
     }
 }
 

@@ -136,27 +136,33 @@ fn captures_survive(device: &CudaDevice) -> Checked {
     let lost = thread::scope(|scope| -> Result<Vec<String>, Failure> {
         let background = scope.spawn(|| work(&rig, &stop, &turns));
         let mut lost = Vec::new();
-        for round in 0..CAPTURES {
-            let from = turns.load(Ordering::Acquire);
-            let graph = capture(device, &stream, &memory, u64::from(round), || {
-                // The engine's own thread polls in the middle, and the background gets on.
-                device.is_complete(&polled)?;
-                while turns.load(Ordering::Acquire) == from && !background.is_finished() {
-                    thread::yield_now();
+        let mut rounds = || -> Checked {
+            for round in 0..CAPTURES {
+                let from = turns.load(Ordering::Acquire);
+                let graph = capture(device, &stream, &memory, u64::from(round), || {
+                    // The engine's own thread polls in the middle, and the background gets on.
+                    device.is_complete(&polled)?;
+                    while turns.load(Ordering::Acquire) == from && !background.is_finished() {
+                        thread::yield_now();
+                    }
+                    Ok(())
+                });
+                match graph {
+                    Ok(graph) => {
+                        graph.launch(&stream)?;
+                        check_rows(device, &stream, &memory, u64::from(round))?;
+                    }
+                    Err(error) => lost.push(error.to_string()),
                 }
-                Ok(())
-            });
-            match graph {
-                Ok(graph) => {
-                    graph.launch(&stream)?;
-                    check_rows(device, &stream, &memory, u64::from(round))?;
-                }
-                Err(error) => lost.push(error.to_string()),
             }
-        }
+            Ok(())
+        };
+        // The background ends whatever happens here.
+        let went = rounds();
         stop.store(true, Ordering::Release);
         let joined = background.join();
         joined.map_err(|_| Failure::Wrong("the background panicked".to_owned()))??;
+        went?;
         Ok(lost)
     })?;
     let turns = turns.load(Ordering::Acquire);
