@@ -87,19 +87,20 @@ impl HiCacheSetup {
         for device in &devices {
             planes.push(Arc::new(L1Planes::alloc(device, pool)?));
         }
-        for _ in &devices {
-            hosts.push(self.host_pool()?);
+        for device in &devices {
+            hosts.push(self.host_pool(device)?);
         }
         ShardGroup::new(pool, devices, planes, hosts, &self.transfer)
     }
 
-    fn host_pool(&self) -> Result<Option<Arc<HostPool>>, Error> {
+    fn host_pool<D: Device>(&self, device: &D) -> Result<Option<Arc<HostPool>>, Error> {
         if self.planner.l2_pages == 0 {
             return Ok(None);
         }
         let mut config = HostPoolConfig::new(self.planner.pool.page(), self.planner.l2_pages);
         config.layout = self.host_layout;
         config.huge_pages = self.huge_pages;
+        config.pinner = device.pinner();
         let pool = HostPool::new(&config).map_err(Arc::new)?;
         Ok(Some(Arc::new(pool)))
     }

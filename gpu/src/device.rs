@@ -7,7 +7,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use striata_host::HostPool;
+use striata_host::{HostPool, NoPin, PagePinner};
 use striata_kernels::rows::{RowParams, RowSpan};
 
 use crate::error::GpuError;
@@ -105,7 +105,7 @@ pub struct CopyFailure {
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
-    /// Backend name: `sim`.
+    /// Backend name: `sim` or `cuda`.
     pub backend: &'static str,
     /// Name of the device.
     pub name: String,
@@ -140,6 +140,20 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     type Stream: Clone + fmt::Debug + Send + Sync + 'static;
     /// A point in a stream; clones share it.
     type Event: Clone + fmt::Debug + Send + Sync + 'static;
+
+    /// Prepares the calling thread, one of our own, for calls from it for the rest of its life.
+    /// Every such thread calls it first, so that its work cannot disturb an engine's capture.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn enter_thread(&self) -> Result<(), GpuError> {
+        Ok(())
+    }
+
+    /// Who page-locks host memory for the copies of this device.
+    fn pinner(&self) -> Arc<dyn PagePinner> {
+        Arc::new(NoPin)
+    }
 
     /// What the device is.
     fn describe(&self) -> DeviceDescription;

@@ -80,6 +80,61 @@ pub enum GpuError {
         /// The call.
         what: &'static str,
     },
+    /// A driver call was refused.
+    #[error("{call} failed with {name} ({code}): {reason}; {advice}")]
+    Driver {
+        /// The call.
+        call: &'static str,
+        /// The driver's code.
+        code: u32,
+        /// The code's name.
+        name: String,
+        /// The code in words.
+        reason: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A kernel could not be compiled or loaded.
+    #[error("kernels of {source_file} for {architecture}: {reason}")]
+    Kernel {
+        /// The source.
+        source_file: &'static str,
+        /// What it was compiled for.
+        architecture: String,
+        /// Why.
+        reason: String,
+    },
+    /// A call that a graph cannot hold, on a stream that is being captured.
+    #[error("{call}: the stream is being captured; make this call before or after the capture")]
+    Capturing {
+        /// The call.
+        call: &'static str,
+    },
+    /// A copy from or to host memory that is not page-locked for the device.
+    #[error(
+        "copy: the host pool is not page-locked; make it with the pinner of the device it is for"
+    )]
+    NotPinned,
+    /// An object of another device.
+    #[error("{call}: the {what} belongs to device {theirs}, the call is for device {ours}")]
+    OtherDevice {
+        /// The call.
+        call: &'static str,
+        /// What it is.
+        what: &'static str,
+        /// The device of the call.
+        ours: i32,
+        /// The device that it belongs to.
+        theirs: i32,
+    },
+    /// An argument that a kernel cannot take.
+    #[error("{call}: {reason}")]
+    Argument {
+        /// The call.
+        call: &'static str,
+        /// What is wrong, with the values.
+        reason: String,
+    },
     /// The device has stopped working; nothing submitted later ran.
     #[error("the device is lost: {cause}")]
     Lost {

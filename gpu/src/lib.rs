@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Devices, streams, events and copies of Striata, and the transfer engine that moves pages.
 //!
-//! [`Device`] is the seam: [`sim`] implements it on host memory with real bytes.
+//! [`Device`] is the seam: [`sim`] implements it on host memory with real bytes, `cuda` (a feature,
+//! on by default) on GPUs. [`selftest`] checks either.
 #![deny(unsafe_code)]
 
+#[cfg(not(loom))]
+mod check;
+#[cfg(not(loom))]
+mod counts;
+#[cfg(all(feature = "cuda", not(loom)))]
+#[expect(
+    unsafe_code,
+    reason = "calls into the driver; see the obligations of the module"
+)]
+pub mod cuda;
 pub mod device;
 mod error;
 pub mod planes;
+#[cfg(not(loom))]
+pub mod selftest;
 #[cfg(not(loom))]
 pub mod sim;
 pub mod transfer;

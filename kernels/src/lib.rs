@@ -8,13 +8,24 @@
 //! | [`reference::decode`] | attention of one rank over its rows: (o, lse) | visible rows x row bytes |
 //! | [`reference::merge()`] | merges the partials of the ranks | c x rows x (o + 4 B) |
 //! | [`packed::PackedForm::pack`] | the message to one destination | rows x (o + 4 B) |
+//! | [`row_list::gather`] | rows of a plane by list to a dense buffer | 2 x rows x row bytes |
+//! | [`row_list::scatter`] | rows of a dense buffer by list to a plane | 2 x rows x row bytes |
+//! | [`table::TableParams`] | page tables of a batch on one rank | cells x 4 |
+//! | [`stripe_twin::reference`] | the stripe, asked for comparison | - |
+//!
+//! [`source`] holds the CUDA text of all of them.
 #![forbid(unsafe_code)]
 
 pub mod lse;
 pub mod packed;
 mod real;
 pub mod reference;
+pub mod row_list;
 pub mod rows;
+pub mod source;
+pub mod spans;
+pub mod stripe_twin;
+pub mod table;
 
 pub use lse::{Base, E, EmptySentinel, LogBase, Lse, Two, Verdict};
 pub use real::Real;

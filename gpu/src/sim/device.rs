@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use striata_kernels::rows::{RowParams, RowSpan};
 
+use crate::check;
 use crate::device::{
     CopyBatch, CopyFailure, Device, DeviceDescription, DeviceStats, DeviceTime, Direction,
 };
@@ -12,12 +13,11 @@ use crate::error::GpuError;
 use crate::sim::config::SimConfig;
 use crate::sim::event::SimEvent;
 use crate::sim::fault::FaultPlan;
-use crate::sim::memory::SimMemory;
+use crate::sim::memory::{self, SimMemory};
 use crate::sim::names::OpKind;
 use crate::sim::op::{Copy, Op, RowWork};
 use crate::sim::shared::Shared;
 use crate::sim::stream::{Hold, SimStream};
-use crate::sim::{check, memory};
 
 /// A simulated device. Clones are the same device.
 #[derive(Clone, Debug)]
@@ -65,7 +65,8 @@ impl SimDevice {
     fn submit(&self, stream: &SimStream, op: Op, foreign: bool) -> Result<(), GpuError> {
         self.0.faults().submit(stream, op, &[])?;
         self.0
-            .count_cross(foreign || self.is_foreign(stream.owner()));
+            .counts()
+            .cross(foreign || self.is_foreign(stream.owner()));
         Ok(())
     }
 
@@ -118,7 +119,7 @@ impl Device for SimDevice {
     }
 
     fn stats(&self) -> DeviceStats {
-        self.0.stats()
+        self.0.counts().stats()
     }
 
     fn alloc(&self, bytes: u64) -> Result<SimMemory, GpuError> {
@@ -181,7 +182,11 @@ impl Device for SimDevice {
     fn copy(&self, stream: &SimStream, batch: &CopyBatch<'_, Self>) -> Result<(), GpuError> {
         self.0.check_alive()?;
         self.check_registered(stream, batch)?;
-        let (tally, foreign) = check::copy(&self.0, batch)?;
+        let tally = check::copy(self, batch)?;
+        let foreign = batch.pieces.iter().any(|piece| {
+            let plane = batch.planes.get(piece.plane as usize);
+            plane.is_some_and(|plane| self.is_foreign(plane.owner()))
+        });
         let copy = Copy {
             direction: batch.direction,
             planes: Arc::clone(batch.planes),
@@ -196,9 +201,10 @@ impl Device for SimDevice {
         self.0
             .faults()
             .submit(stream, Op::Copy(copy), batch.pieces)?;
-        self.0.count_copy(batch.direction, tally);
+        self.0.counts().copy(batch.direction, tally);
         self.0
-            .count_cross(foreign || self.is_foreign(stream.owner()));
+            .counts()
+            .cross(foreign || self.is_foreign(stream.owner()));
         Ok(())
     }
 
@@ -211,7 +217,7 @@ impl Device for SimDevice {
         spans: &Arc<[RowSpan]>,
     ) -> Result<(), GpuError> {
         self.0.check_alive()?;
-        check::spans("fill_rows", plane, base, params, spans)?;
+        check::spans("fill_rows", plane.len(), base, params, spans)?;
         let work = RowWork {
             plane: plane.clone(),
             base,
@@ -220,7 +226,7 @@ impl Device for SimDevice {
         };
         let op = Op::Fill(work, self.0.config().cost.kernel_ns);
         self.submit(stream, op, self.is_foreign(plane.owner()))?;
-        self.0.count_kernel();
+        self.0.counts().kernel();
         Ok(())
     }
 
@@ -234,8 +240,13 @@ impl Device for SimDevice {
         log: &SimMemory,
     ) -> Result<(), GpuError> {
         self.0.check_alive()?;
-        check::spans("verify_rows", plane, base, params, spans)?;
-        check::access("verify_rows: the count of the log", log, 0, memory::WORD)?;
+        check::spans("verify_rows", plane.len(), base, params, spans)?;
+        check::access(
+            "verify_rows: the count of the log",
+            log.len(),
+            0,
+            check::WORD,
+        )?;
         let work = RowWork {
             plane: plane.clone(),
             base,
@@ -245,7 +256,7 @@ impl Device for SimDevice {
         let op = Op::Verify(work, log.clone(), self.0.config().cost.kernel_ns);
         let foreign = self.is_foreign(plane.owner()) || self.is_foreign(log.owner());
         self.submit(stream, op, foreign)?;
-        self.0.count_kernel();
+        self.0.counts().kernel();
         Ok(())
     }
 
@@ -270,11 +281,11 @@ impl Device for SimDevice {
     fn write(&self, memory: &SimMemory, offset: u64, bytes: &[u8]) -> Result<(), GpuError> {
         self.0.check_alive()?;
         let len = bytes.len() as u64;
-        check::access("write", memory, offset, len)?;
+        check::access("write", memory.len(), offset, len)?;
         if let Some(scheduler) = self.0.scheduler() {
             scheduler.writes(&self.0, memory, offset..offset + len)?;
         }
-        self.0.count_cross(self.is_foreign(memory.owner()));
+        self.0.counts().cross(self.is_foreign(memory.owner()));
         memory::write_words(memory::words_at(memory.words(), offset, len), bytes);
         Ok(())
     }
@@ -282,11 +293,11 @@ impl Device for SimDevice {
     fn read(&self, memory: &SimMemory, offset: u64, bytes: &mut [u8]) -> Result<(), GpuError> {
         self.0.check_alive()?;
         let len = bytes.len() as u64;
-        check::access("read", memory, offset, len)?;
+        check::access("read", memory.len(), offset, len)?;
         if let Some(scheduler) = self.0.scheduler() {
             scheduler.reads(&self.0, memory, offset..offset + len)?;
         }
-        self.0.count_cross(self.is_foreign(memory.owner()));
+        self.0.counts().cross(self.is_foreign(memory.owner()));
         memory::read_words(memory::words_at(memory.words(), offset, len), bytes);
         Ok(())
     }

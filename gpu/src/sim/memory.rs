@@ -5,11 +5,9 @@ use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::check::WORD;
 use crate::error::GpuError;
 use crate::sim::shared::Shared;
-
-/// Bytes of a word.
-pub(crate) const WORD: u64 = size_of::<AtomicU32>() as u64;
 
 /// An allocation on a simulated device; clones share it, the last one frees it.
 #[derive(Clone)]

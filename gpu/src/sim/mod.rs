@@ -16,7 +16,6 @@
 //!   file.
 //! - Events and memory of other simulated devices work everywhere and are counted.
 
-mod check;
 mod config;
 mod device;
 mod event;

@@ -5,12 +5,12 @@ use std::sync::OnceLock;
 
 use striata_core::sync::{AtomicU64, Ordering};
 
-use crate::device::{DeviceStats, DeviceTime, Direction};
+use crate::counts::Counts;
+use crate::device::DeviceTime;
 use crate::error::GpuError;
 use crate::sim::config::{SimConfig, SimMode};
 use crate::sim::fault::Faults;
 use crate::sim::stepped::SimScheduler;
-use crate::sim::time::Tally;
 
 /// State of one device.
 #[derive(Debug)]
@@ -24,35 +24,21 @@ pub(crate) struct Shared {
     counts: Counts,
 }
 
-#[derive(Debug)]
-struct Counts {
-    copies: AtomicU64,
-    pieces: AtomicU64,
-    bytes_to_device: AtomicU64,
-    bytes_to_host: AtomicU64,
-    kernels: AtomicU64,
-    cross_device: AtomicU64,
-}
-
 impl Shared {
     pub(crate) fn new(config: SimConfig) -> Self {
-        let zero = || AtomicU64::new(0);
         Self {
             faults: Faults::new(&config.faults),
             config,
-            used: zero(),
-            memories: zero(),
-            host_clock: zero(),
+            used: AtomicU64::new(0),
+            memories: AtomicU64::new(0),
+            host_clock: AtomicU64::new(0),
             lost: OnceLock::new(),
-            counts: Counts {
-                copies: zero(),
-                pieces: zero(),
-                bytes_to_device: zero(),
-                bytes_to_host: zero(),
-                kernels: zero(),
-                cross_device: zero(),
-            },
+            counts: Counts::default(),
         }
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     pub(crate) fn config(&self) -> &SimConfig {
@@ -124,40 +110,5 @@ impl Shared {
 
     pub(crate) fn advance_to(&self, time: DeviceTime) {
         self.host_clock.fetch_max(time.as_nanos(), Ordering::AcqRel);
-    }
-
-    pub(crate) fn count_copy(&self, direction: Direction, tally: Tally) {
-        let bytes = match direction {
-            Direction::HostToDevice => &self.counts.bytes_to_device,
-            Direction::DeviceToHost => &self.counts.bytes_to_host,
-        };
-        bytes.fetch_add(tally.bytes, Ordering::Relaxed);
-        self.counts.copies.fetch_add(1, Ordering::Relaxed);
-        self.counts
-            .pieces
-            .fetch_add(tally.pieces, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_kernel(&self) {
-        self.counts.kernels.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts an operation if it touched what another device owns.
-    pub(crate) fn count_cross(&self, crosses: bool) {
-        if crosses {
-            self.counts.cross_device.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn stats(&self) -> DeviceStats {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        DeviceStats {
-            copies: read(&self.counts.copies),
-            pieces: read(&self.counts.pieces),
-            bytes_to_device: read(&self.counts.bytes_to_device),
-            bytes_to_host: read(&self.counts.bytes_to_host),
-            kernels: read(&self.counts.kernels),
-            cross_device: read(&self.counts.cross_device),
-        }
     }
 }

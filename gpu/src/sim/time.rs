@@ -9,6 +9,7 @@
 //! Not modelled: two streams that share one direction of a link (each has the whole of it), the
 //! two directions of a link that slow each other, memory bandwidth of the host.
 
+use crate::check::Tally;
 use crate::device::{CopyForm, DeviceTime, Direction};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
@@ -45,14 +46,6 @@ impl Default for CostModel {
             kernel_ns: 0,
         }
     }
-}
-
-/// What a copy call moves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) pieces: u64,
-    pub(crate) rows: u64,
-    pub(crate) bytes: u64,
 }
 
 /// What a copy call costs, in nanoseconds.

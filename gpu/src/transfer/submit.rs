@@ -19,6 +19,9 @@ const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 /// Runs until the queue is closed. What it holds then is dropped, which fails the gates.
 pub(super) fn run<D: Device>(core: &Core<D>) {
     let _gone = Gone(core);
+    if let Err(cause) = core.device.enter_thread() {
+        core.queue.poison(cause);
+    }
     let mut submitter = Submitter::new();
     while submitter.await_job(core) {
         while submitter.advance(core) {}

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use striata_host::HostPool;
 
 use super::shadow::Mode;
+use crate::check::WORD;
 use crate::device::{Direction, Piece};
-use crate::sim::memory::{SimMemory, WORD};
+use crate::sim::memory::SimMemory;
 use crate::sim::op::{Copy, Op, RowWork};
 
 /// A memory whose accesses are followed.

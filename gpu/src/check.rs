@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks at submission: after them no operation can leave its memory.
-
-use std::sync::Arc;
+//! Checks at submission, the same for every backend: after them no operation can leave its memory.
 
 use striata_host::{HostError, HostPool};
 use striata_kernels::rows::{RowParams, RowSpan};
 
-use crate::device::{CopyBatch, CopyForm, Piece};
+use crate::device::{CopyBatch, CopyForm, Device, Piece};
 use crate::error::GpuError;
-use crate::sim::SimDevice;
-use crate::sim::memory::{SimMemory, WORD};
-use crate::sim::shared::Shared;
-use crate::sim::time::Tally;
 
-/// Checks every piece of a batch; returns what it moves, and whether a plane is not `owner`'s.
-pub(crate) fn copy(
-    owner: &Arc<Shared>,
-    batch: &CopyBatch<'_, SimDevice>,
-) -> Result<(Tally, bool), GpuError> {
+/// Bytes of a word.
+pub(crate) const WORD: u64 = size_of::<u32>() as u64;
+
+/// What a copy call moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) pieces: u64,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Checks every piece of a batch; returns what it moves.
+pub(crate) fn copy<D: Device>(device: &D, batch: &CopyBatch<'_, D>) -> Result<Tally, GpuError> {
     let mut tally = Tally::default();
-    let mut foreign = false;
     for piece in batch.pieces {
         let plane = batch.planes.get(piece.plane as usize);
         let plane = plane.ok_or_else(|| GpuError::NoPlane {
             plane: piece.plane,
             planes: batch.planes.len(),
         })?;
-        foreign |= !Arc::ptr_eq(plane.owner(), owner);
         if batch.form == CopyForm::Runs && piece.height != 1 {
             let height = piece.height;
             return Err(GpuError::NotARun { height });
         }
-        check_piece(plane, batch.host, piece)?;
+        check_piece(device.memory_len(plane), batch.host, piece)?;
         tally.pieces += 1;
         tally.rows += u64::from(piece.height);
         tally.bytes += piece.width * u64::from(piece.height);
     }
-    Ok((tally, foreign))
+    Ok(tally)
 }
 
-fn check_piece(plane: &SimMemory, host: &HostPool, piece: &Piece) -> Result<(), GpuError> {
+fn check_piece(plane_len: u64, host: &HostPool, piece: &Piece) -> Result<(), GpuError> {
     for (what, value) in [
         ("copy: the offset in the plane", piece.device),
         ("copy: the offset in the host pool", piece.host),
@@ -54,7 +54,7 @@ fn check_piece(plane: &SimMemory, host: &HostPool, piece: &Piece) -> Result<(), 
         width: piece.width,
         pitch,
     };
-    rows(piece.device_pitch).check("copy: the plane", piece.device, plane.len())?;
+    rows(piece.device_pitch).check("copy: the plane", piece.device, plane_len)?;
     let end = rows(piece.host_pitch).check("copy: the host pool", piece.host, host.bytes())?;
     // One registration holds it all as a rule; else each row must lie in one.
     if host.check_copy(piece.host, end - piece.host).is_ok() {
@@ -119,7 +119,7 @@ fn range(what: &'static str, start: u64, bytes: Option<u64>, len: u64) -> Result
         })
 }
 
-fn check_words(what: &'static str, value: u64) -> Result<(), GpuError> {
+pub(crate) fn check_words(what: &'static str, value: u64) -> Result<(), GpuError> {
     if value.is_multiple_of(WORD) {
         return Ok(());
     }
@@ -129,19 +129,19 @@ fn check_words(what: &'static str, value: u64) -> Result<(), GpuError> {
 /// Checks a plain access of `bytes` bytes at `offset`.
 pub(crate) fn access(
     what: &'static str,
-    memory: &SimMemory,
+    memory_len: u64,
     offset: u64,
     bytes: u64,
 ) -> Result<(), GpuError> {
     check_words(what, offset)?;
     check_words(what, bytes)?;
-    range(what, offset, Some(bytes), memory.len()).map(|_| ())
+    range(what, offset, Some(bytes), memory_len).map(|_| ())
 }
 
-/// Checks that all rows of `spans`, counted from byte `base`, lie in `plane`.
+/// Checks that all rows of `spans`, counted from byte `base`, lie in a plane.
 pub(crate) fn spans(
     what: &'static str,
-    plane: &SimMemory,
+    plane_len: u64,
     base: u64,
     params: RowParams,
     spans: &[RowSpan],
@@ -153,5 +153,5 @@ pub(crate) fn spans(
     });
     let row_bytes = u64::from(params.row_words) * WORD;
     let bytes = end_row.and_then(|rows| rows.checked_mul(row_bytes));
-    range(what, base, bytes, plane.len()).map(|_| ())
+    range(what, base, bytes, plane_len).map(|_| ())
 }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The CUDA sources, embedded, and the kernels in them.
+
+/// A header that sources include by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// Name in `#include`.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// A file that is compiled to one binary.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// Name of the file.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// Its kernels.
+    pub kernels: &'static [Kernel],
+}
+
+/// All headers; every source may include every one.
+pub const HEADERS: [Header; 2] = [
+    Header {
+        name: "common.cuh",
+        text: include_str!("../cuda/common.cuh"),
+    },
+    Header {
+        name: "stripe.cuh",
+        text: include_str!("../cuda/stripe.cuh"),
+    },
+];
+
+/// All sources.
+pub const SOURCES: [Source; 5] = [
+    Source {
+        name: "rows.cu",
+        text: include_str!("../cuda/rows.cu"),
+        kernels: &[Kernel::FillRows, Kernel::VerifyRows],
+    },
+    Source {
+        name: "gather.cu",
+        text: include_str!("../cuda/gather.cu"),
+        kernels: &[
+            Kernel::Gather16,
+            Kernel::Gather8,
+            Kernel::Gather4,
+            Kernel::Scatter16,
+            Kernel::Scatter8,
+            Kernel::Scatter4,
+        ],
+    },
+    Source {
+        name: "page_table.cu",
+        text: include_str!("../cuda/page_table.cu"),
+        kernels: &[Kernel::PageTables],
+    },
+    Source {
+        name: "stripe_check.cu",
+        text: include_str!("../cuda/stripe_check.cu"),
+        kernels: &[Kernel::StripeCheck],
+    },
+    Source {
+        name: "spin.cu",
+        text: include_str!("../cuda/spin.cu"),
+        kernels: &[Kernel::Spin],
+    },
+];
+
+/// A kernel that can be launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kernel {
+    /// Writes fingerprints.
+    FillRows,
+    /// Compares fingerprints.
+    VerifyRows,
+    /// Rows by list to a dense buffer, 16 bytes at a time.
+    Gather16,
+    /// The same, 8 bytes at a time.
+    Gather8,
+    /// The same, 4 bytes at a time.
+    Gather4,
+    /// Rows of a dense buffer by list, 16 bytes at a time.
+    Scatter16,
+    /// The same, 8 bytes at a time.
+    Scatter8,
+    /// The same, 4 bytes at a time.
+    Scatter4,
+    /// Builds page tables.
+    PageTables,
+    /// Evaluates the stripe.
+    StripeCheck,
+    /// Lets time pass.
+    Spin,
+}
+
+impl Kernel {
+    /// How many kernels there are.
+    pub const COUNT: usize = Self::Spin as usize + 1;
+
+    /// The name of its entry point.
+    #[must_use]
+    pub const fn entry(self) -> &'static str {
+        match self {
+            Self::FillRows => "striata_fill_rows",
+            Self::VerifyRows => "striata_verify_rows",
+            Self::Gather16 => "striata_gather_rows_16",
+            Self::Gather8 => "striata_gather_rows_8",
+            Self::Gather4 => "striata_gather_rows_4",
+            Self::Scatter16 => "striata_scatter_rows_16",
+            Self::Scatter8 => "striata_scatter_rows_8",
+            Self::Scatter4 => "striata_scatter_rows_4",
+            Self::PageTables => "striata_page_tables",
+            Self::StripeCheck => "striata_stripe_check",
+            Self::Spin => "striata_spin",
+        }
+    }
+
+    /// Index in [`SOURCES`] of the file that holds it.
+    #[must_use]
+    pub const fn source(self) -> usize {
+        match self {
+            Self::FillRows | Self::VerifyRows => 0,
+            Self::Gather16
+            | Self::Gather8
+            | Self::Gather4
+            | Self::Scatter16
+            | Self::Scatter8
+            | Self::Scatter4 => 1,
+            Self::PageTables => 2,
+            Self::StripeCheck => 3,
+            Self::Spin => 4,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_stands_in_the_source_that_lists_it() {
+        let mut found = 0;
+        for (index, source) in SOURCES.iter().enumerate() {
+            for kernel in source.kernels {
+                assert_eq!(kernel.source(), index);
+                let entry = kernel.entry();
+                let stem = entry.trim_end_matches(|c: char| c.is_ascii_digit());
+                assert!(source.text.contains(stem), "{entry} in {}", source.name);
+                found += 1;
+            }
+        }
+        assert_eq!(found, Kernel::COUNT);
+    }
+
+    #[test]
+    fn sources_include_nothing_but_our_headers() {
+        let files = SOURCES.iter().map(|s| (s.name, s.text));
+        for (name, text) in files.chain(HEADERS.iter().map(|h| (h.name, h.text))) {
+            assert!(text.is_ascii(), "{name}");
+            for line in text.lines().filter(|line| line.starts_with("#include")) {
+                let known = HEADERS
+                    .iter()
+                    .any(|h| line.contains(&format!("\"{}\"", h.name)));
+                assert!(known, "{name}: {line}");
+            }
+        }
+    }
+}
