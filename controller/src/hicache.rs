@@ -14,6 +14,7 @@ use striata_gpu::Device;
 
 use crate::error::Error;
 use crate::lease::Lease;
+use crate::metrics::Meter;
 use crate::order::{Ack, Order, OrderKind};
 use crate::planner::{
     Confirm, Inserted, KvEvent, Lookup, Planner, PlannerStats, Reserve, Room, Stored,
@@ -50,6 +51,7 @@ pub struct HiCache<D: Device> {
     acks: Vec<Ack>,
     new_reports: Vec<OpReport>,
     reports: VecDeque<OpReport>,
+    meter: Meter,
     keys: Vec<PageKey>,
 }
 
@@ -77,6 +79,7 @@ impl<D: Device> HiCache<D> {
             acks: Vec::new(),
             new_reports: Vec::new(),
             reports: VecDeque::new(),
+            meter: Meter::default(),
             keys: Vec::new(),
         })
     }
@@ -362,11 +365,14 @@ impl<D: Device> HiCache<D> {
         for ack in self.acks.drain(..) {
             self.planner.acknowledge(ack)?;
         }
+        self.meter
+            .operations(&self.new_reports, self.shards.shards().len());
         let excess = (self.reports.len() + self.new_reports.len()).saturating_sub(REPORTS_KEPT);
         self.reports.drain(..excess.min(self.reports.len()));
         self.reports.extend(self.new_reports.drain(..));
         self.planner.apply_releases()?;
         self.planner.maintain()?;
+        self.meter.planner(&self.planner.stats());
         self.collect_orders()
     }
 

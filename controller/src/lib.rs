@@ -23,6 +23,8 @@ mod hicache;
 #[cfg(not(loom))]
 mod lease;
 #[cfg(not(loom))]
+mod metrics;
+#[cfg(not(loom))]
 mod order;
 #[cfg(not(loom))]
 mod page_set;
