@@ -257,3 +257,13 @@ fn numbers_out_of_range_are_refused_with_the_range() {
     });
     assert!(error.starts_with("mem_layout page_first and io_backend direct exclude"));
 }
+
+/// A field name may hold any character, and the message names the field.
+#[test]
+fn messages_are_one_line_whatever_the_text_holds() {
+    for text in ["{\"a\\r\\nb\\u0085c\": 1}", "{\"a\\tb\": 1}"] {
+        let message = EngineConfig::from_json(text).unwrap_err().to_string();
+        assert!(!message.contains(char::is_control), "{message:?}");
+        assert!(message.contains("unknown field"), "{message:?}");
+    }
+}

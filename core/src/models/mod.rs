@@ -382,7 +382,16 @@ pub(crate) fn one_line(error: &impl core::fmt::Display) -> String {
     let text = error.to_string();
     let drawing = |line: &&str| !(line.contains(" | ") || line.trim_end().ends_with('|'));
     let lines: Vec<_> = text.lines().filter(drawing).map(str::trim).collect();
-    lines.join(": ")
+    // Names of the text itself stand in the message, with whatever control characters they have.
+    let mut line = String::new();
+    for c in lines.join(": ").chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
 }
 
 #[cfg(test)]
