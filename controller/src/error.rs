@@ -159,4 +159,10 @@ pub enum Error {
         /// The feature.
         what: String,
     },
+    /// An earlier fault has stopped the engine.
+    #[error("the engine is poisoned; first cause: {cause}")]
+    Poisoned {
+        /// The first cause.
+        cause: String,
+    },
 }

@@ -52,6 +52,7 @@ pub struct HiCache<D: Device> {
     new_reports: Vec<OpReport>,
     reports: VecDeque<OpReport>,
     meter: Meter,
+    poisoned: Option<String>,
     keys: Vec<PageKey>,
 }
 
@@ -80,6 +81,7 @@ impl<D: Device> HiCache<D> {
             new_reports: Vec::new(),
             reports: VecDeque::new(),
             meter: Meter::default(),
+            poisoned: None,
             keys: Vec::new(),
         })
     }
@@ -115,6 +117,7 @@ impl<D: Device> HiCache<D> {
     /// As [`Planner::reserve`]; an engine that is poisoned.
     pub fn reserve(&mut self, namespace: Namespace, prefix: Prefix<'_>) -> Result<Reserve, Error> {
         self.poll()?;
+        self.check_alive()?;
         let (tokens, planner, keys) = self.resolve(namespace, prefix);
         let outcome = planner.reserve(namespace, keys, tokens)?;
         self.collect_orders()?;
@@ -164,6 +167,7 @@ impl<D: Device> HiCache<D> {
         prefix: Prefix<'_>,
     ) -> Result<Option<Lease>, Error> {
         self.poll()?;
+        self.check_alive()?;
         let (tokens, planner, keys) = self.resolve(namespace, prefix);
         let lease = planner.load(namespace, keys, tokens)?;
         self.collect_orders()?;
@@ -176,6 +180,7 @@ impl<D: Device> HiCache<D> {
     /// An unknown lease; a rank that refuses the store.
     pub fn store(&mut self, lease: &Lease) -> Result<Stored, Error> {
         self.poll()?;
+        self.check_alive()?;
         let stored = self.planner.store(lease)?;
         self.collect_orders()?;
         Ok(stored)
@@ -187,6 +192,7 @@ impl<D: Device> HiCache<D> {
     /// Only broken bookkeeping, or a rank that refuses a store.
     pub fn evict(&mut self, pages: usize) -> Result<Room, Error> {
         self.poll()?;
+        self.check_alive()?;
         let room = self.planner.evict(pages)?;
         self.collect_orders()?;
         Ok(room)
@@ -212,6 +218,7 @@ impl<D: Device> HiCache<D> {
     /// As [`Planner::extend`].
     pub fn extend(&mut self, lease: &mut Lease, tokens: u64) -> Result<Option<Reserve>, Error> {
         self.poll()?;
+        self.check_alive()?;
         let outcome = self.planner.extend(lease, tokens)?;
         self.collect_orders()?;
         Ok(outcome)
@@ -231,9 +238,10 @@ impl<D: Device> HiCache<D> {
     /// # Errors
     /// A rank that refuses a load.
     pub fn start_loads(&mut self) -> Result<(), Error> {
+        self.check_alive()?;
         self.planner.step_begin();
-        for order in self.loads.drain(..) {
-            self.shards.submit(order)?;
+        for order in std::mem::take(&mut self.loads) {
+            self.submit(order)?;
         }
         Ok(())
     }
@@ -318,6 +326,7 @@ impl<D: Device> HiCache<D> {
     /// # Errors
     /// As [`Planner::insert`]; a rank that refuses a store.
     pub fn insert(&mut self, lease: &Lease, tokens: u64) -> Result<Inserted, Error> {
+        self.check_alive()?;
         let inserted = self.planner.insert(lease, tokens, true)?;
         self.collect_orders()?;
         Ok(inserted)
@@ -329,6 +338,7 @@ impl<D: Device> HiCache<D> {
     /// # Errors
     /// As [`HiCache::insert`].
     pub fn insert_chunk(&mut self, lease: &Lease, tokens: u64) -> Result<Inserted, Error> {
+        self.check_alive()?;
         let inserted = self.planner.insert(lease, tokens, false)?;
         self.collect_orders()?;
         Ok(inserted)
@@ -340,7 +350,7 @@ impl<D: Device> HiCache<D> {
         for order in std::mem::take(&mut self.orders) {
             match order.kind {
                 OrderKind::Load => self.loads.push(order),
-                OrderKind::Store => self.shards.submit(order)?,
+                OrderKind::Store => self.submit(order)?,
                 OrderKind::Cancel => self.cancel(order)?,
             }
         }
@@ -350,10 +360,47 @@ impl<D: Device> HiCache<D> {
     fn cancel(&mut self, order: Order) -> Result<(), Error> {
         let op = order.op;
         let Some(at) = self.loads.iter().position(|planned| planned.op == op) else {
-            return self.shards.submit(order);
+            return self.submit(order);
         };
         self.loads.remove(at);
         self.planner.acknowledge(Ack { op, good_pages: 0 })
+    }
+
+    /// The first fault that stopped the engine: every later call that would begin something names
+    /// it. What is held can still be released.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<&str> {
+        self.poisoned.as_deref()
+    }
+
+    fn poison(&mut self, cause: String) {
+        if self.poisoned.is_none() {
+            tracing::error!(%cause, "the engine is poisoned");
+            self.poisoned = Some(cause);
+        }
+    }
+
+    /// Hands an order to the ranks. One that a rank refuses ends with no good page, and the engine
+    /// is poisoned, so that no page of it is ever used again.
+    fn submit(&mut self, order: Order) -> Result<(), Error> {
+        let op = order.op;
+        let Err(error) = self.shards.submit(order) else {
+            return Ok(());
+        };
+        self.poison(self.shards.poisoned().unwrap_or_else(|| error.to_string()));
+        self.planner.acknowledge(Ack { op, good_pages: 0 })
+    }
+
+    fn check_alive(&mut self) -> Result<(), Error> {
+        if let Some(cause) = self.shards.poisoned() {
+            self.poison(cause);
+        }
+        match &self.poisoned {
+            Some(cause) => Err(Error::Poisoned {
+                cause: cause.clone(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Takes in what has ended, and leases that were dropped. Never blocks. Call it every step.
@@ -361,7 +408,9 @@ impl<D: Device> HiCache<D> {
     /// # Errors
     /// A rank whose engine is broken.
     pub fn poll(&mut self) -> Result<(), Error> {
-        self.shards.poll(&mut self.acks, &mut self.new_reports)?;
+        if let Err(error) = self.shards.poll(&mut self.acks, &mut self.new_reports) {
+            self.poison(self.shards.poisoned().unwrap_or_else(|| error.to_string()));
+        }
         for ack in self.acks.drain(..) {
             self.planner.acknowledge(ack)?;
         }
@@ -381,8 +430,9 @@ impl<D: Device> HiCache<D> {
     /// # Errors
     /// A rank whose engine is broken.
     pub fn drain(&mut self) -> Result<(), Error> {
-        self.shards.drain()?;
-        self.poll()
+        let drained = self.shards.drain();
+        self.poll()?;
+        drained
     }
 
     /// How operations went since the last call; at most the last 65,536.

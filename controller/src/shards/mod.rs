@@ -365,6 +365,17 @@ impl<D: Device> ShardGroup<D> {
         Ok(())
     }
 
+    /// The first fault that stopped a rank's engine for good.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<String> {
+        self.shards.iter().enumerate().find_map(|(rank, shard)| {
+            shard
+                .engine
+                .poisoned()
+                .map(|cause| format!("rank {rank}: {cause}"))
+        })
+    }
+
     /// The first cause of any copy that failed.
     #[must_use]
     pub fn fault(&self) -> Option<&str> {
