@@ -14,6 +14,8 @@ fn empty_l1(rig: &mut Planned) {
 
 /// 21. Source pages of a load are locked from selection to acknowledgement: L2 holds A and X; while
 /// A is being loaded, stores of B take X's pages and never A's.
+///
+/// Seen to fail if the sources of a load are not pinned.
 #[test]
 fn b21_l2_lifetime_of_load_sources() {
     let mut rig = Planned::new(8, 4);
@@ -51,6 +53,8 @@ fn b21_l2_lifetime_of_load_sources() {
 
 /// 22. Host pages that a store writes are pinned until its acknowledgement: with two pages of L2 and
 /// three evictions in one call, the third page is not stored over the first two.
+///
+/// Seen to fail if the sources of a store are not pinned, or what finds no room is not dropped.
 #[test]
 fn b22_l2_lifetime_of_store_targets() {
     let mut rig = Planned::write_back(4, 2);
@@ -86,6 +90,8 @@ fn b22_l2_lifetime_of_store_targets() {
 
 /// 23. A page is on L2 only with an acknowledged copy: with all of L2 taken, write-back eviction
 /// drops, says so, and leaves a miss.
+///
+/// Seen to fail if what finds no room on L2 is not dropped.
 #[test]
 fn b23_failed_backup_leaves_a_miss() {
     let mut rig = Planned::write_back(4, 1);
@@ -109,6 +115,8 @@ fn b23_failed_backup_leaves_a_miss() {
 }
 
 /// 23, the other failure: a store that brings nothing leaves the page on L1 alone.
+///
+/// Seen to fail if pages that a store did not bring count as copies.
 #[test]
 fn b23_failed_store_is_no_copy() {
     let mut rig = Planned::new(4, 4);
@@ -123,6 +131,8 @@ fn b23_failed_store_is_no_copy() {
 }
 
 /// 24. L1 pages that a copy reads are not in the free list, though the request has ended.
+///
+/// Seen to fail if the sources of a store are not pinned.
 #[test]
 fn b24_l1_lifetime_of_store_sources() {
     let mut rig = Planned::new(8, 8);
@@ -162,6 +172,8 @@ fn b24_pages_of_a_live_table_stay() {
 
 /// 26. Targets of a load in flight are not given out after an abort, until the load has ended; then
 /// they come back once.
+///
+/// Seen to fail if an order that nobody has seen is not taken back, or pages of a failed load are not given back.
 #[test]
 fn b26_abort_quarantines_load_targets() {
     for started in [true, false] {

@@ -14,11 +14,16 @@ impl Planner {
     /// No such operation in flight; more good pages than it has.
     pub fn acknowledge(&mut self, ack: Ack) -> Result<(), Error> {
         let op = ack.op;
-        let mut operation = self
+        let unknown = Error::UnknownOperation { op };
+        // A failed load stays in the table for its leases and has ended all the same.
+        if self
             .operations
-            .remove(&op)
-            .filter(|operation| operation.good_pages.is_none())
-            .ok_or(Error::UnknownOperation { op })?;
+            .get(&op)
+            .is_none_or(|operation| operation.good_pages.is_some())
+        {
+            return Err(unknown);
+        }
+        let mut operation = self.operations.remove(&op).ok_or(unknown)?;
         let pages = operation.order.pages.len();
         if ack.good_pages as usize > pages {
             self.operations.insert(op, operation);

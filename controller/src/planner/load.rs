@@ -112,7 +112,9 @@ impl Planner {
                 .is_some_and(|op| op.cancelled)
     }
 
-    /// Plans the load of the pages after the L1 part of a locked path into `targets`.
+    /// Plans the load of the pages after the L1 part of a locked path into `targets`. The
+    /// operation's own lock keeps the targets where they are until its end, the pins of its sources
+    /// are taken already.
     pub(super) fn start_load(
         &mut self,
         lock: &PathLock,
@@ -140,7 +142,6 @@ impl Planner {
         for &page in targets {
             self.l1_states.step(page, PageState::Loading)?;
             self.l1_load[page.index()] = op;
-            self.index.pin_l1(page);
         }
         self.stats.load_pages += targets.len() as u64;
         Ok(op)
@@ -149,7 +150,6 @@ impl Planner {
     pub(super) fn end_load(&mut self, mut operation: Operation, good: usize) -> Result<(), Error> {
         for pair in &operation.order.pages {
             self.index.unpin_l2(pair.l2);
-            self.index.unpin_l1(pair.l1);
         }
         self.cancelled -= u32::from(operation.cancelled);
         let (arrived, lost) = operation.order.pages.split_at(good);
