@@ -425,6 +425,12 @@ impl<D: Device> HiCache<D> {
         self.collect_orders()
     }
 
+    /// Does one unit of submission on every rank, where no thread submits; see
+    /// [`ShardGroup::pump`].
+    pub fn pump(&self) -> bool {
+        self.shards.pump()
+    }
+
     /// Blocks until every order that was submitted has ended, and takes the ends in.
     ///
     /// # Errors

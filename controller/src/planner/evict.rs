@@ -58,7 +58,7 @@ impl Planner {
             room.freed = self.evict_l1(short)?;
             return Ok(room);
         }
-        let mut unstored = std::mem::take(&mut self.scratch_l1);
+        let mut unstored = std::mem::take(&mut self.unstored);
         unstored.clear();
         room.freed = self
             .evicting(|index, evicted| index.evict_l1_store_first(short, evicted, &mut unstored))?;
@@ -66,7 +66,7 @@ impl Planner {
         room.freeing = stored.pages;
         room.after = stored.op;
         self.freeing = stored.op.or(self.freeing);
-        self.scratch_l1 = unstored;
+        self.unstored = unstored;
         // What found no room on L2 is dropped: the allocation does not wait for ever.
         if stored.skipped > 0 {
             room.freed += self.evict_l1(stored.skipped)?;

@@ -4,6 +4,7 @@
 use striata_core::prefix::{Namespace, PageKey, PathLock};
 use striata_core::{FenceId, L1Page, OpId, PagePair};
 
+use super::events::EventTier;
 use super::{Ack, Draft, Lease, Operation, Planner};
 use crate::error::Error;
 use crate::order::{Order, OrderKind};
@@ -156,6 +157,7 @@ impl Planner {
         for pair in arrived {
             self.l1_states.step(pair.l1, PageState::Resident)?;
         }
+        self.loaded_event(arrived);
         self.stats.loaded_pages += good as u64;
         self.stats.failed_load_pages += lost.len() as u64;
         let lost = lost.len();
@@ -179,6 +181,19 @@ impl Planner {
         }
         self.operations.insert(operation.order.op, operation);
         Ok(())
+    }
+
+    /// Pages that a load has brought are on L1 for whoever is told of it.
+    fn loaded_event(&mut self, pages: &[PagePair]) {
+        let Some(first) = pages.first().filter(|_| self.config.events) else {
+            return;
+        };
+        let parent = self.index.parent_key_of_l1(first.l1);
+        let keys: Vec<_> = pages
+            .iter()
+            .filter_map(|pair| self.index.key_of_l1(pair.l1))
+            .collect();
+        self.stored_event(EventTier::L1, parent, keys.into_iter());
     }
 
     pub(super) fn free_failed(&mut self, pages: &[L1Page]) -> Result<(), Error> {

@@ -179,8 +179,14 @@ pub struct Planner {
     stats: PlannerStats,
     evicted: Evicted,
     released: Vec<u32>,
+    /// The table of the request that is asked about: its hits, while room is made for the rest.
     scratch_l1: Vec<L1Page>,
+    /// Sources of its load, likewise.
     scratch_l2: Vec<L2Page>,
+    /// Pages that an eviction has to store first.
+    unstored: Vec<L1Page>,
+    /// Targets of the store that is begun.
+    store_targets: Vec<L2Page>,
     path_l1: Vec<Option<L1Page>>,
     path_l2: Vec<Option<L2Page>>,
 }
@@ -237,6 +243,8 @@ impl Planner {
             released: Vec::new(),
             scratch_l1: Vec::new(),
             scratch_l2: Vec::new(),
+            unstored: Vec::new(),
+            store_targets: Vec::new(),
             path_l1: Vec::new(),
             path_l2: Vec::new(),
             config,

@@ -85,7 +85,7 @@ impl Planner {
     }
 
     fn start_store(&mut self, sources: &[L1Page], urgent: bool) -> Result<OpId, Error> {
-        let mut targets = std::mem::take(&mut self.scratch_l2);
+        let mut targets = std::mem::take(&mut self.store_targets);
         targets.clear();
         self.l2.alloc(sources.len(), &mut targets)?;
         let mut pages = Vec::with_capacity(sources.len());
@@ -96,7 +96,7 @@ impl Planner {
             self.storing_pages += 1;
             pages.push(PagePair { l1, l2 });
         }
-        self.scratch_l2 = targets;
+        self.store_targets = targets;
         self.stats.store_pages += sources.len() as u64;
         let fence = self.fence_of_use();
         let after = (fence != FenceId::default()).then_some(fence);

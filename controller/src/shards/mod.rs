@@ -336,6 +336,13 @@ impl<D: Device> ShardGroup<D> {
         Ok(())
     }
 
+    /// Does one unit of submission on every rank, where no thread submits; false if there was
+    /// nothing to do. See [`TransferEngine::pump`].
+    pub fn pump(&self) -> bool {
+        let pumped = self.shards.iter().map(|shard| shard.engine.pump());
+        pumped.fold(false, |any, did| any | did)
+    }
+
     /// Blocks until every submitted order has ended on its rank.
     ///
     /// # Errors
