@@ -274,6 +274,7 @@ impl Rig {
             op: OpId::new(op),
             pages: pairs(list),
             after: None,
+            urgent: false,
         }
     }
 
