@@ -230,7 +230,12 @@ impl<D: Device> ShardGroup<D> {
             let after = order.after.and_then(|fence| self.fences.event(fence, rank));
             let (op, pages) = (order.op, Arc::clone(&pages));
             match order.kind {
-                OrderKind::Store => shard.engine.store(StoreJob { op, pages, after }),
+                OrderKind::Store => shard.engine.store(StoreJob {
+                    op,
+                    pages,
+                    after,
+                    urgent: order.urgent,
+                }),
                 OrderKind::Load | OrderKind::Cancel => shard
                     .engine
                     .load(LoadJob { op, pages, after })
@@ -264,11 +269,16 @@ impl<D: Device> ShardGroup<D> {
         Ok(())
     }
 
-    /// Gives up a load that no rank has submitted; one that a rank has begun runs to its end.
+    /// Gives up what is not submitted of a load. One that a rank has submitted to its end runs on
+    /// there; the least of all ranks counts.
     fn cancel(&mut self, op: OpId) {
         if let Some(at) = self.held.iter().position(|order| order.op == op) {
             self.held.remove(at);
             self.ended.push(Ack { op, good_pages: 0 });
+            return;
+        }
+        for shard in &self.shards {
+            shard.engine.cancel(op);
         }
     }
 

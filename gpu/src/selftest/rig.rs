@@ -182,6 +182,7 @@ impl<D: Device> Rig<D> {
             op: OpId::new(op),
             pages: pairs(list),
             after,
+            urgent: false,
         }
     }
 

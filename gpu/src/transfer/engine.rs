@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The transfer engine of one rank.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use striata_core::sync::Mutex;
@@ -11,7 +11,7 @@ use striata_host::HostPool;
 use super::error::TransferError;
 use super::gate::{GateError, GateKeeper, JobFailure, LoadGate};
 use super::job::{
-    Completion, Job, JobPlan, LoadJob, Outcome, StoreJob, Submission, TransferConfig,
+    Completion, End, Job, JobPlan, LoadJob, Outcome, StoreJob, Submission, TransferConfig,
 };
 use super::pieces::page_runs;
 use super::shared::{Core, HostSide};
@@ -23,11 +23,15 @@ use crate::planes::L1Planes;
 
 /// Moves pages of one rank between its L1 planes and its host pool.
 ///
-/// Calls return at once; one thread submits ([`Submission`] says who does if not a thread), on a
-/// load stream and a store stream. Within a
-/// direction jobs are submitted in the order of the calls, but that a load whose `after` has not
-/// completed is passed by later loads; waiting loads go before waiting stores. The first failed
-/// device call poisons the engine: jobs that were not submitted fail, later calls name the cause.
+/// Calls return at once; one thread submits ([`Submission`] says who does if not a thread), group
+/// by group, on a load stream and a store stream. So much is in flight in each direction as
+/// [`TransferConfig::window_bytes`] says, so that a job that comes later and a step's own copies
+/// wait only for that. The next group is of the job that is most urgent: one whose next group a
+/// gate was asked for, which no window keeps back; then urgent stores; then loads; then stores; in
+/// the order of the calls. A load whose `after` has not completed is passed by later ones.
+///
+/// The first failed device call poisons the engine: jobs that were not submitted fail, later calls
+/// name the cause.
 ///
 /// Dropping the engine fails what was not submitted (its gates report that), and blocks until what
 /// was submitted has ended. Call [`TransferEngine::drain`] first to lose nothing.
@@ -84,7 +88,8 @@ impl<D: Device> TransferEngine<D> {
     /// recorded; a poisoned engine.
     pub fn load(&self, job: LoadJob<D>) -> Result<Arc<LoadGate<D>>, TransferError> {
         let LoadJob { op, pages, after } = job;
-        let (gate, _) = self.enqueue(Direction::HostToDevice, op, &pages, after, true)?;
+        let request = Request::new(Direction::HostToDevice, op, &pages);
+        let (gate, _) = self.enqueue(Request { after, ..request })?;
         Ok(gate)
     }
 
@@ -93,9 +98,33 @@ impl<D: Device> TransferEngine<D> {
     /// # Errors
     /// As [`TransferEngine::load`].
     pub fn store(&self, job: StoreJob<D>) -> Result<(), TransferError> {
-        let StoreJob { op, pages, after } = job;
-        self.enqueue(Direction::DeviceToHost, op, &pages, after, true)?;
+        let StoreJob {
+            op,
+            pages,
+            after,
+            urgent,
+        } = job;
+        let request = Request::new(Direction::DeviceToHost, op, &pages);
+        self.enqueue(Request {
+            after,
+            urgent,
+            ..request
+        })?;
         Ok(())
+    }
+
+    /// Gives up what was not submitted yet of the load `op`, and returns how many layer groups that
+    /// is; 0 if the load is not here or was submitted to its end. Never waits.
+    ///
+    /// A load that was given up ends by a completion like any other, with no good page, once what
+    /// was submitted of it has ended: until then its pages are in use. Its gate can be passed for
+    /// layers that were submitted and fails with [`JobFailure::Cancelled`] for the others.
+    pub fn cancel(&self, op: OpId) -> u32 {
+        let given_up = self.core.work.cancel(op);
+        for job in given_up.jobs {
+            self.core.end_job(job, End::Cancelled);
+        }
+        given_up.groups
     }
 
     /// Copies pages and returns when they are there. The order against compute is the caller's;
@@ -110,23 +139,30 @@ impl<D: Device> TransferEngine<D> {
         op: OpId,
         pages: &[PagePair],
     ) -> Result<Completion, TransferError> {
-        let (gate, plan) = self.enqueue(direction, op, &pages.into(), None, false)?;
+        let pages: Arc<[PagePair]> = pages.into();
+        let request = Request::new(direction, op, &pages);
+        let (gate, plan) = self.enqueue(Request {
+            report: false,
+            ..request
+        })?;
         let size = self.core.size(pages.len());
         let ended = gate.await_copies().map(|times| (times, plan.as_deref()));
+        let groups = gate.group_count();
         let (times, outcome) = match ended {
-            Ok((times, Some(plan))) => (times, self.core.outcome(plan, &gate)?),
+            Ok((times, Some(plan))) => (times, self.core.outcome(plan, &gate, groups)?),
             Ok((times, None)) => (times, size.all_good()),
             // Nothing failed: the copy is still to come.
             Err(GateError::Device(stuck @ GpuError::Deadlock { .. })) => return Err(stuck.into()),
             Err(error) => {
                 let cause = cause_of(error);
                 let outcome = Outcome::failed(cause.clone());
-                self.core.queue.count(direction, size, &outcome);
+                self.core.ledger.count(direction, size, 0, &outcome);
                 return Err(self.core.fail(cause));
             }
         };
-        if plan.is_some() {
-            self.core.queue.count(direction, size, &outcome);
+        if let Some(plan) = &plan {
+            let bytes = plan.bytes();
+            self.core.ledger.count(direction, size, bytes, &outcome);
         }
         if let Some(cause) = outcome.error {
             return Err(TransferError::Partial {
@@ -152,72 +188,79 @@ impl<D: Device> TransferEngine<D> {
     /// A poisoned engine; a wait that can never end.
     pub fn drain(&self) -> Result<(), TransferError> {
         self.core.submit_all()?;
-        for event in self.core.queue.wait_idle().into_iter().flatten() {
+        self.core.work.wait_idle();
+        for event in self.core.ledger.last_events().into_iter().flatten() {
             match self.core.device.synchronize(&event) {
                 Ok(_) => {}
                 Err(stuck @ GpuError::Deadlock { .. }) => return Err(stuck.into()),
-                Err(cause) => self.core.queue.poison(cause),
+                Err(cause) => self.core.poison(cause),
             }
         }
-        self.core.queue.check()
+        self.core.check()
     }
 
     /// What was done so far.
     #[must_use]
     pub fn stats(&self) -> TransferStats {
-        self.core.queue.stats()
+        self.core.ledger.stats()
     }
 
     /// The first failed device call.
     #[must_use]
     pub fn poisoned(&self) -> Option<GpuError> {
-        self.core.queue.cause()
+        self.core.work.failed()
     }
 
-    fn enqueue(
-        &self,
-        direction: Direction,
-        op: OpId,
-        pages: &Arc<[PagePair]>,
-        after: Option<D::Event>,
-        report: bool,
-    ) -> Result<Enqueued<D>, TransferError> {
+    fn enqueue(&self, request: Request<'_, D>) -> Result<Enqueued<D>, TransferError> {
         let core = &*self.core;
-        core.queue.check()?;
+        let Request {
+            direction,
+            op,
+            pages,
+            ..
+        } = request;
+        core.check()?;
         let host = self.host.as_ref().ok_or(TransferError::NoHostPool { op })?;
         host.check_pages(pages)?;
         let runs = page_runs(pages, direction)?;
-        self.check_fence(op, after.as_ref())?;
-        let (issued, size) = (core.device.now(), self.core.size(pages.len()));
+        self.check_fence(op, request.after.as_ref())?;
+        let (issued, size) = (core.device.now(), core.size(pages.len()));
         if pages.is_empty() {
             let layers = core.planes.geometry().page().layers();
             let gate = Arc::new(LoadGate::open(&core.device, op, issued, layers));
             let completion = size.completion(&gate, direction, None, issued, size.all_good());
-            core.queue.push_empty(completion, report)?;
+            core.ledger.empty(completion, request.report);
             return Ok((gate, None));
         }
         let (form, groups) = core.form(direction, pages.len());
-        let manual = match core.config.submission {
-            Submission::Thread => Weak::new(),
-            Submission::Manual => Arc::downgrade(&self.core),
-        };
-        let gate = LoadGate::new(&core.device, op, issued, groups, manual);
+        let parts = core.parts(direction, runs, &groups);
+        let names = (core.next_id(), op);
+        let gate = LoadGate::new(&self.core, names, issued, groups, parts.count());
         let gate = Arc::new(gate.map_err(|cause| core.fail(cause))?);
         let plan = Arc::new(JobPlan {
             direction,
             form,
             pages: pages.clone(),
-            runs,
+            parts,
             size,
             host: host.clone(),
         });
-        core.queue.push(Job {
-            plan: plan.clone(),
-            keeper: GateKeeper::new(gate.clone()),
-            after,
-            report,
-        })?;
+        let keeper = GateKeeper::new(gate.clone());
+        let job = Job::new(plan.clone(), keeper, request.after, request.report);
+        self.push(job, request.urgent)?;
         Ok((gate, Some(plan)))
+    }
+
+    fn push(&self, job: Job<D>, urgent: bool) -> Result<(), TransferError> {
+        let (core, ticket) = (&*self.core, job.ticket(urgent));
+        let bytes = job.plan.bytes();
+        core.ledger.taken(ticket.direction, bytes);
+        let pushed = core.work.push(ticket, job);
+        pushed.or_else(|refused| {
+            core.ledger.refused(ticket.direction, bytes);
+            drop(refused);
+            core.check()
+        })
     }
 
     fn check_fence(&self, op: OpId, after: Option<&D::Event>) -> Result<(), TransferError> {
@@ -227,6 +270,29 @@ impl<D: Device> TransferEngine<D> {
             }
             Some(Err(cause)) => Err(self.core.fail(cause)),
             Some(Ok(_)) | None => Ok(()),
+        }
+    }
+}
+
+/// What a job is asked for with.
+struct Request<'a, D: Device> {
+    direction: Direction,
+    op: OpId,
+    pages: &'a Arc<[PagePair]>,
+    after: Option<D::Event>,
+    urgent: bool,
+    report: bool,
+}
+
+impl<'a, D: Device> Request<'a, D> {
+    const fn new(direction: Direction, op: OpId, pages: &'a Arc<[PagePair]>) -> Self {
+        Self {
+            direction,
+            op,
+            pages,
+            after: None,
+            urgent: false,
+            report: true,
         }
     }
 }
@@ -250,7 +316,7 @@ fn cause_of(error: GateError) -> GpuError {
 
 impl<D: Device> Drop for TransferEngine<D> {
     fn drop(&mut self) {
-        self.core.queue.close();
+        self.core.work.close();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -258,7 +324,8 @@ impl<D: Device> Drop for TransferEngine<D> {
         }
         self.core.stop_manual();
         // Copies that run still use the planes and the pool, which may go next.
-        for event in self.core.queue.wait_idle().into_iter().flatten() {
+        self.core.work.wait_idle();
+        for event in self.core.ledger.last_events().into_iter().flatten() {
             if let Err(error) = self.core.device.synchronize(&event) {
                 tracing::error!(%error, "copies were not seen to end");
             }

@@ -5,8 +5,8 @@
 //! thread behind the group's copies. A consumer first waits on the host until the group was
 //! submitted, which never depends on how long the copy takes, and then lets its stream wait for
 //! the event. A wait for work that is not submitted yet is never enqueued: streams share hardware
-//! queues, and such a wait can block the very copy that would end it. Where no thread submits, the
-//! consumer does.
+//! queues, and such a wait can block the very copy that would end it. A consumer that has to wait
+//! promotes what it waits for past the window; where no thread submits, it does so itself.
 
 use std::sync::{Arc, Weak};
 
@@ -14,6 +14,7 @@ use striata_core::{LayerId, OpId};
 
 use super::gate_state::GateState;
 use super::groups::LayerGroups;
+use super::queue_state::JobId;
 use super::shared::Core;
 use crate::device::{Device, DeviceTime};
 use crate::error::GpuError;
@@ -25,6 +26,9 @@ pub enum JobFailure {
     /// A device call failed, for this job or for one before it.
     #[error(transparent)]
     Device(#[from] GpuError),
+    /// It was given up.
+    #[error("it was cancelled before it was submitted")]
+    Cancelled,
     /// The transfer engine was dropped first.
     #[error("the transfer engine was dropped before it was submitted")]
     Stopped,
@@ -75,26 +79,29 @@ pub struct LoadGate<D: Device> {
     op: OpId,
     issued: DeviceTime,
     groups: LayerGroups,
-    /// One a group; none for a job without pages.
+    /// One a group of submission; none for a job without pages.
     events: Box<[D::Event]>,
     state: GateState<JobFailure>,
-    /// Whom a waiter drives, where no thread submits.
-    manual: Weak<Core<D>>,
+    id: JobId,
+    /// Whom a waiter asks for more speed.
+    core: Weak<Core<D>>,
 }
 
 impl<D: Device> LoadGate<D> {
-    /// A gate with an event for each of `groups`.
+    /// The gate of a job that is submitted in `parts` groups.
     pub(super) fn new(
-        device: &D,
-        op: OpId,
+        core: &Arc<Core<D>>,
+        (id, op): (JobId, OpId),
         issued: DeviceTime,
         groups: LayerGroups,
-        manual: Weak<Core<D>>,
+        parts: u32,
     ) -> Result<Self, GpuError> {
-        let events = (0..groups.len()).map(|_| device.event());
+        let device = &core.device;
+        let events = (0..parts).map(|_| device.event());
         let events = events.collect::<Result<_, _>>()?;
         Ok(Self {
-            manual,
+            id,
+            core: Arc::downgrade(core),
             ..Self::with_events(device, op, issued, groups, events)
         })
     }
@@ -121,7 +128,8 @@ impl<D: Device> LoadGate<D> {
             groups,
             events,
             state: GateState::new(),
-            manual: Weak::new(),
+            id: JobId(0),
+            core: Weak::new(),
         }
     }
 
@@ -142,10 +150,12 @@ impl<D: Device> LoadGate<D> {
     }
 
     /// Lets what is submitted to `stream` from now on begin only when `layer` is loaded. Blocks
-    /// the caller until the layer's group was submitted, never until it has ended.
+    /// the caller until the layer's group was submitted, never until it has ended; that group and
+    /// those before it are submitted next, whatever is in flight.
     ///
     /// # Errors
-    /// A layer that the pool does not have; a failed job; a lost device.
+    /// A layer that the pool does not have; a failed job, or one that was cancelled before the
+    /// layer was submitted; a lost device.
     pub fn wait_layer(&self, layer: LayerId, stream: &D::Stream) -> Result<(), GateError> {
         let Some(group) = self.groups.group_of(layer) else {
             return Err(GateError::NoSuchLayer {
@@ -154,7 +164,7 @@ impl<D: Device> LoadGate<D> {
                 layers: self.groups.layers(),
             });
         };
-        self.await_submitted(u32::try_from(group + 1).unwrap_or(u32::MAX))?;
+        self.await_promoted(u32::try_from(group + 1).unwrap_or(u32::MAX))?;
         if let Some(event) = self.events.get(group) {
             self.device.wait(stream, event)?;
         }
@@ -164,9 +174,9 @@ impl<D: Device> LoadGate<D> {
     /// As [`LoadGate::wait_layer`] of the last layer: groups end in order.
     ///
     /// # Errors
-    /// A failed job; a lost device.
+    /// A failed or cancelled job; a lost device.
     pub fn wait_all(&self, stream: &D::Stream) -> Result<(), GateError> {
-        self.await_submitted(self.group_count())?;
+        self.await_promoted(self.group_count())?;
         if let Some(event) = self.events.last() {
             self.device.wait(stream, event)?;
         }
@@ -176,9 +186,9 @@ impl<D: Device> LoadGate<D> {
     /// Whether every layer is loaded. Never blocks.
     ///
     /// # Errors
-    /// A failed job or copy; a lost device.
+    /// A failed or cancelled job, a failed copy; a lost device.
     pub fn is_complete(&self) -> Result<bool, GateError> {
-        if self.submitted_groups()? < self.groups.len() {
+        if self.submitted_groups()? < self.group_count() as usize {
             return Ok(false);
         }
         if let Some(event) = self.events.last()
@@ -192,7 +202,7 @@ impl<D: Device> LoadGate<D> {
     /// How many groups were submitted so far.
     ///
     /// # Errors
-    /// A failed job.
+    /// A failed or cancelled job.
     pub fn submitted_groups(&self) -> Result<usize, GateError> {
         let submitted = self.state.submitted();
         submitted.map_or_else(|cause| Err(self.failed(cause)), |n| Ok(n as usize))
@@ -201,15 +211,16 @@ impl<D: Device> LoadGate<D> {
     /// When the groups ended; none as long as one has not. Never blocks.
     ///
     /// # Errors
-    /// A failed job or copy; a lost device.
+    /// A failed or cancelled job, a failed copy; a lost device.
     pub fn group_times(&self) -> Result<Option<GroupTimes>, GateError> {
         self.is_complete()?.then(|| self.synchronize()).transpose()
     }
 
-    /// Blocks the caller until every layer is loaded; returns when that was.
+    /// Blocks the caller until every layer is loaded; returns when that was. It makes nothing
+    /// faster.
     ///
     /// # Errors
-    /// A failed job or copy; a lost device.
+    /// A failed or cancelled job, a failed copy; a lost device.
     pub fn synchronize(&self) -> Result<GroupTimes, GateError> {
         let times = self.await_copies()?;
         self.check_copies().map(|()| times)
@@ -229,21 +240,29 @@ impl<D: Device> LoadGate<D> {
         })
     }
 
-    /// Whether fewer than `groups` groups were submitted, of a job that has not failed.
+    /// Whether fewer than `groups` groups were submitted, of a job that has not ended early.
     pub(super) fn is_behind(&self, groups: u32) -> bool {
         self.state.submitted().is_ok_and(|reached| reached < groups)
     }
 
-    pub(super) fn event(&self, group: usize) -> Option<&D::Event> {
-        self.events.get(group)
+    /// Names the job inside its engine.
+    pub(super) const fn id(&self) -> JobId {
+        self.id
     }
 
-    pub(super) fn last_event(&self) -> Option<&D::Event> {
-        self.events.last()
+    pub(super) fn event(&self, group: u32) -> Option<&D::Event> {
+        self.events.get(group as usize)
     }
 
-    fn group_count(&self) -> u32 {
-        u32::try_from(self.groups.len()).unwrap_or(u32::MAX)
+    /// Groups of submission.
+    pub(super) fn group_count(&self) -> u32 {
+        let of_layers = self.groups.len();
+        let count = if self.events.is_empty() {
+            of_layers
+        } else {
+            self.events.len()
+        };
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     /// Fails if a copy that has ended did not deliver everything.
@@ -257,8 +276,19 @@ impl<D: Device> LoadGate<D> {
         Ok(())
     }
 
+    fn await_promoted(&self, groups: u32) -> Result<(), GateError> {
+        if self.is_behind(groups)
+            && let Some(core) = self.core.upgrade()
+        {
+            core.work.promote(self.id, groups);
+        }
+        self.await_submitted(groups)
+    }
+
     fn await_submitted(&self, groups: u32) -> Result<(), GateError> {
-        if let Some(core) = self.manual.upgrade() {
+        if self.is_behind(groups)
+            && let Some(core) = self.core.upgrade()
+        {
             core.submit_up_to(self, groups)?;
         }
         self.state.wait(groups).map_err(|cause| self.failed(cause))
@@ -284,14 +314,18 @@ impl<D: Device> GateKeeper<D> {
     }
 
     /// Announces that `groups` groups were submitted.
-    pub(super) fn advance(&self, groups: usize) {
-        self.0
-            .state
-            .advance(u32::try_from(groups).unwrap_or(u32::MAX - 1));
+    pub(super) fn advance(&self, groups: u32) {
+        self.0.state.advance(groups);
     }
 
     pub(super) fn fail(&self, cause: JobFailure) {
         self.0.state.fail(self.0.group_count(), cause);
+    }
+
+    /// Announces that no further group will be submitted; those that were stay good.
+    pub(super) fn cancel(&self) {
+        let count = self.0.group_count();
+        self.0.state.cancel(count, JobFailure::Cancelled);
     }
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Jobs of the transfer engine and what becomes of them.
 
-use core::ops::Range;
 use std::sync::Arc;
 
 use striata_core::{OpId, PagePair, Rank};
 
 use super::gate::{GateKeeper, LoadGate};
-use super::pieces::PageRun;
+use super::parts::Parts;
+use super::queue_state::{JobId, Ticket};
 use super::shared::HostSide;
-use crate::device::{CopyForm, Device, DeviceTime, Direction, Piece};
+use crate::device::{CopyForm, Device, DeviceTime, Direction};
 use crate::error::GpuError;
 
 /// Who submits the copies of a transfer engine.
@@ -28,8 +28,13 @@ pub enum Submission {
 pub struct TransferConfig {
     /// Rank of the shard, for names of threads and streams.
     pub rank: Rank,
-    /// Most bytes of a load's layer group of several layers; 32 to 64 MiB serve best.
+    /// Most bytes of a load's group of several layers and of a store's group of several pages; 32
+    /// to 64 MiB serve best.
     pub group_bytes: u64,
+    /// Most bytes in flight in each direction, but that two groups always may be, and groups that
+    /// a consumer waits for: what a small copy or a more urgent job waits behind. The default is
+    /// what PCIe Gen5 copies in 1 ms.
+    pub window_bytes: u64,
     /// Most pieces of one copy call; above 512 the driver takes long to begin.
     pub call_pieces: usize,
     /// Loads of at most this many pages use rectangles in two groups, if planes are uniform.
@@ -43,6 +48,7 @@ impl Default for TransferConfig {
         Self {
             rank: Rank::new(0),
             group_bytes: 48 << 20,
+            window_bytes: 55_000_000,
             call_pieces: 512,
             rectangle_pages: 2,
             submission: Submission::Thread,
@@ -71,6 +77,8 @@ pub struct StoreJob<D: Device> {
     pub pages: Arc<[PagePair]>,
     /// End of the work that writes the sources. The store stream waits for it.
     pub after: Option<D::Event>,
+    /// An allocation waits for it: it goes before waiting loads and other waiting stores.
+    pub urgent: bool,
 }
 
 /// What became of a job.
@@ -83,7 +91,8 @@ pub struct Completion {
     /// Pages that were to be copied.
     pub pages: usize,
     /// Pages that arrived in all layers, from the first of the job on: all of them, those before
-    /// the first that a failed copy did not deliver, or none where the device cannot tell.
+    /// the first that a failed copy did not deliver, or none where the device cannot tell and of a
+    /// load that was cancelled.
     pub good_pages: usize,
     /// Bytes of those.
     pub bytes: u64,
@@ -93,11 +102,13 @@ pub struct Completion {
     pub first_layer: Option<DeviceTime>,
     /// When the copy had ended, or when it was given up.
     pub finished: DeviceTime,
+    /// Whether it was given up before its end was submitted.
+    pub cancelled: bool,
     /// Why it failed.
     pub error: Option<GpuError>,
 }
 
-/// A job in the queue or in the hands of who submits.
+/// A job in the queue or in the hands of who submits, and how far its submission came.
 #[derive(Debug)]
 pub(super) struct Job<D: Device> {
     pub(super) plan: Arc<JobPlan>,
@@ -105,6 +116,14 @@ pub(super) struct Job<D: Device> {
     pub(super) after: Option<D::Event>,
     /// Whether its completion is for `poll`.
     pub(super) report: bool,
+    /// Groups that were submitted, and their bytes.
+    pub(super) groups: u32,
+    pub(super) bytes: u64,
+    /// Copy calls of those, and the pieces of the calls.
+    pub(super) calls: u64,
+    pub(super) pieces: u64,
+    /// Place of the last of those among the groups of its stream.
+    pub(super) position: u64,
 }
 
 /// What a job copies, and how.
@@ -114,7 +133,7 @@ pub(super) struct JobPlan {
     pub(super) form: CopyForm,
     /// In the caller's order.
     pub(super) pages: Arc<[PagePair]>,
-    pub(super) runs: Vec<PageRun>,
+    pub(super) parts: Parts,
     pub(super) size: JobSize,
     pub(super) host: Arc<HostSide>,
 }
@@ -131,16 +150,30 @@ pub(super) struct JobSize {
 pub(super) struct Submitted<D: Device> {
     pub(super) gate: Arc<LoadGate<D>>,
     pub(super) plan: Arc<JobPlan>,
+    /// Groups that were submitted, and their bytes.
+    pub(super) groups: u32,
+    pub(super) bytes: u64,
     /// Behind everything that was submitted of it; none if that is nothing.
     pub(super) ended: Option<D::Event>,
-    pub(super) error: Option<GpuError>,
+    /// Place of that on its stream.
+    pub(super) position: u64,
+    pub(super) end: End,
     pub(super) report: bool,
+}
+
+/// How the submission of a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Whole,
+    Cancelled,
+    Failed(GpuError),
 }
 
 /// What arrived of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) good_pages: usize,
+    pub(super) cancelled: bool,
     pub(super) error: Option<GpuError>,
 }
 
@@ -149,19 +182,77 @@ impl Outcome {
     pub(super) const fn failed(cause: GpuError) -> Self {
         Self {
             good_pages: 0,
+            cancelled: false,
             error: Some(cause),
         }
     }
 }
 
-impl JobPlan {
-    /// Puts the pieces of some layers into `out`, in the order in which they are submitted.
-    pub(super) fn pieces(&self, layers: Range<u32>, out: &mut Vec<Piece>) {
-        out.clear();
-        match self.form {
-            CopyForm::Runs => self.host.shape.runs(&self.runs, layers, out),
-            CopyForm::Rectangles => self.host.shape.rectangles(&self.runs, layers, out),
+impl<D: Device> Job<D> {
+    /// A job that nothing was submitted of.
+    pub(super) const fn new(
+        plan: Arc<JobPlan>,
+        keeper: GateKeeper<D>,
+        after: Option<D::Event>,
+        report: bool,
+    ) -> Self {
+        Self {
+            plan,
+            keeper,
+            after,
+            report,
+            groups: 0,
+            bytes: 0,
+            calls: 0,
+            pieces: 0,
+            position: 0,
         }
+    }
+
+    /// What the queue is told of a job that nothing was submitted of.
+    pub(super) fn ticket(&self, urgent: bool) -> Ticket {
+        let (gate, direction) = (self.keeper.gate(), self.plan.direction);
+        let is_load = direction == Direction::HostToDevice;
+        Ticket {
+            id: gate.id(),
+            op: gate.op(),
+            direction,
+            groups: gate.group_count(),
+            first_bytes: self.plan.group_bytes(0),
+            urgent,
+            fenced: is_load && self.after.is_some(),
+            cancellable: is_load && self.report,
+        }
+    }
+
+    pub(super) fn id(&self) -> JobId {
+        self.keeper.gate().id()
+    }
+
+    /// Enters how the submission ended, and what is behind all that was submitted.
+    pub(super) fn submitted(&self, ended: Option<D::Event>, end: End) -> Submitted<D> {
+        // Nothing that is good comes behind a failure.
+        let position = match end {
+            End::Failed(_) => u64::MAX,
+            End::Whole | End::Cancelled => self.position,
+        };
+        Submitted {
+            gate: self.keeper.gate().clone(),
+            plan: self.plan.clone(),
+            groups: self.groups,
+            bytes: self.bytes,
+            ended,
+            position,
+            end,
+            report: self.report,
+        }
+    }
+}
+
+impl JobPlan {
+    /// Bytes of all groups.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.size.bytes(self.size.pages)
     }
 }
 
@@ -175,6 +266,7 @@ impl JobSize {
     pub(super) const fn all_good(self) -> Outcome {
         Outcome {
             good_pages: self.pages,
+            cancelled: false,
             error: None,
         }
     }
@@ -197,6 +289,7 @@ impl JobSize {
             issued: gate.issued(),
             first_layer,
             finished,
+            cancelled: outcome.cancelled,
             error: outcome.error,
         }
     }

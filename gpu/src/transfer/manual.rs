@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Submission without a thread: by `pump`, and by whoever would wait for the thread.
 
-use core::ptr;
-
 use super::error::TransferError;
 use super::gate::LoadGate;
+use super::queue_state::JobId;
 use super::shared::Core;
 use crate::device::Device;
 use crate::error::GpuError;
@@ -16,15 +15,17 @@ impl<D: Device> Core<D> {
         manual.is_some_and(|submitter| submitter.lock().pump(self))
     }
 
-    /// Submits until `groups` groups of the job of `gate` are, or it has failed. If its targets are
-    /// in use, that waits for its fence.
+    /// Where no thread submits: submits until `groups` groups of the job of `gate` are, or it has
+    /// ended early. If its targets are in use, that waits for its fence; if a window is full, for
+    /// the oldest group in it.
     pub(super) fn submit_up_to(&self, gate: &LoadGate<D>, groups: u32) -> Result<(), GpuError> {
-        while gate.is_behind(groups) {
+        while self.manual.is_some() && gate.is_behind(groups) {
             if self.pump() {
                 continue;
             }
-            match self.fence_of(|other| ptr::eq(other, gate)) {
-                Some(fence) => self.device.synchronize(&fence).map(drop)?,
+            let fence = || self.fence_of(|id| id == gate.id());
+            match fence().or_else(|| self.obstacle()) {
+                Some(event) => self.device.synchronize(&event).map(drop)?,
                 None => {
                     let (what, op) = ("a gate", gate.op());
                     return Err(GpuError::Deadlock {
@@ -39,28 +40,35 @@ impl<D: Device> Core<D> {
 
     /// Submits every job, also those whose fence is still open.
     pub(super) fn submit_all(&self) -> Result<(), TransferError> {
-        while self.manual.is_some() && self.queue.has_unsubmitted() {
+        while self.manual.is_some() && self.work.has_work() {
             if self.pump() {
                 continue;
             }
-            // Nothing can be submitted without a fence of a parked load.
-            let Some(fence) = self.fence_of(|_| true) else {
+            // Nothing can be submitted before a group in flight or a fence has ended.
+            let Some(event) = self.obstacle().or_else(|| self.fence_of(|_| true)) else {
                 break;
             };
-            self.device.synchronize(&fence)?;
+            self.device.synchronize(&event)?;
         }
         Ok(())
     }
 
-    /// Finishes the job that was begun and drops the others.
+    /// Submits what was begun; the others were dropped.
     pub(super) fn stop_manual(&self) {
-        if let Some(submitter) = &self.manual {
-            submitter.lock().stop(self);
-            self.queue.abandon();
+        if self.manual.is_some() {
+            while self.pump() {}
+            self.work.abandon();
         }
     }
 
-    fn fence_of(&self, is_meant: impl Fn(&LoadGate<D>) -> bool) -> Option<D::Event> {
-        self.manual.as_ref()?.lock().fence_of(is_meant)
+    fn obstacle(&self) -> Option<D::Event> {
+        self.manual.as_ref()?.lock().obstacle(self)
+    }
+
+    fn fence_of(&self, is_meant: impl Fn(JobId) -> bool) -> Option<D::Event> {
+        let mut fences = Vec::new();
+        self.work.fenced(&mut fences, |job| job.after.clone());
+        let meant = fences.into_iter().find(|(id, _)| is_meant(*id));
+        meant.map(|(_, fence)| fence)
     }
 }

@@ -4,21 +4,25 @@
 //! | file | room |
 //! |---|---|
 //! | `engine` | [`TransferEngine`]: calls and checks |
-//! | `poll` | completions |
+//! | `polling` | completions |
 //! | `shared` | what its calls and its thread share; the forms of jobs |
-//! | `submit` | submission, job by job and group by group, and the thread that does it |
+//! | `queue_state` | which group of which waiting job is submitted next |
+//! | `work_queue` | the same between threads, checked by loom; the first failure |
+//! | `window` | how much may be in flight |
+//! | `submit` | submission, group by group, and the thread that does it |
 //! | `manual` | submission by whoever waits, where there is no thread |
+//! | `ledger` | jobs whose copies run; counters |
 //! | `outcome` | which pages of a job arrived |
-//! | `queue` | waiting and running jobs, the first failure |
 //! | `job`, `stats`, `error` | jobs, completions and settings; counters; refusals |
 //! | `groups` | [`LayerGroups`]: which layers share a call and an event |
+//! | `parts` | the groups of a job: layers of a load, pages of a store |
 //! | `pieces` | pages and layers to pieces of copy calls |
 //! | `gate` | [`LoadGate`]: what a consumer waits for before it reads a layer |
 //! | `gate_state` | [`GateState`]: the host side of a gate, checked by loom |
 //!
-//! Lock order: poller, then submitter (manual submission only), then queue; a gate's lock is taken
-//! last and alone. No lock is held across a device call, but for the poller's, which only pollers
-//! take, and the submitter's, which stands for the thread.
+//! Lock order: poller, then submitter (manual submission only), then one of queue, ledger and a
+//! gate's, each taken last and alone. No lock is held across a device call, but for the poller's,
+//! which only pollers take, and the submitter's, which stands for the thread.
 
 #[cfg(not(loom))]
 mod engine;
@@ -31,21 +35,26 @@ mod groups;
 #[cfg(not(loom))]
 mod job;
 #[cfg(not(loom))]
+mod ledger;
+#[cfg(not(loom))]
 mod manual;
 #[cfg(not(loom))]
 mod outcome;
 #[cfg(not(loom))]
+mod parts;
+#[cfg(not(loom))]
 mod pieces;
 #[cfg(not(loom))]
-mod poll;
-#[cfg(not(loom))]
-mod queue;
+mod polling;
+mod queue_state;
 #[cfg(not(loom))]
 mod shared;
 #[cfg(not(loom))]
 mod stats;
 #[cfg(not(loom))]
 mod submit;
+mod window;
+mod work_queue;
 
 #[cfg(not(loom))]
 pub use engine::TransferEngine;

@@ -10,21 +10,25 @@ use crate::device::{CopyFailure, Device};
 use crate::error::GpuError;
 
 impl<D: Device> Core<D> {
-    /// What arrived of a job whose copies have ended.
+    /// What arrived of a job whose copies have ended, and of which `groups` groups were submitted.
     ///
     /// # Errors
     /// A lost device.
-    pub(super) fn outcome(&self, plan: &JobPlan, gate: &LoadGate<D>) -> Result<Outcome, GpuError> {
+    pub(super) fn outcome(
+        &self,
+        plan: &JobPlan,
+        gate: &LoadGate<D>,
+        groups: u32,
+    ) -> Result<Outcome, GpuError> {
         let mut outcome = plan.size.all_good();
         let mut missing = Vec::new();
-        for group in 0..gate.groups().len() {
+        for group in 0..groups {
             let Some(event) = gate.event(group) else {
                 continue;
             };
             let failures = self.device.copy_failures(event)?;
             if !failures.is_empty() {
-                let layers = gate.groups().range(group);
-                missing.extend(plan.missing(layers, self.call_pieces(), &failures));
+                missing.extend(plan.missing(group, self.call_pieces(), &failures));
             }
             let cause = failures.into_iter().next().map(|failure| failure.cause);
             outcome.error = outcome.error.or(cause);
@@ -45,14 +49,9 @@ impl<D: Device> Core<D> {
 
 impl JobPlan {
     /// L1 pages with bytes in pieces that calls of one group did not deliver.
-    fn missing(
-        &self,
-        layers: Range<u32>,
-        call_pieces: usize,
-        failures: &[CopyFailure],
-    ) -> Vec<Range<u32>> {
+    fn missing(&self, group: u32, call_pieces: usize, failures: &[CopyFailure]) -> Vec<Range<u32>> {
         let mut pieces = Vec::new();
-        self.pieces(layers, &mut pieces);
+        self.pieces(group, &mut pieces);
         let of_call = |failure: &CopyFailure| {
             let call = pieces.chunks(call_pieces).nth(failure.call);
             call.unwrap_or_default()

@@ -22,6 +22,19 @@ pub(super) struct PageRun {
     pub(super) pages: u32,
 }
 
+impl PageRun {
+    /// The first `pages` pages and the rest.
+    pub(super) fn split(self, pages: u32) -> (Self, Self) {
+        let pages = pages.min(self.pages);
+        let rest = Self {
+            l1: L1Page::new(self.l1.get() + pages),
+            l2: L2Page::new(self.l2.get() + pages),
+            pages: self.pages - pages,
+        };
+        (Self { pages, ..self }, rest)
+    }
+}
+
 /// Sorts pairs by their target and joins neighbours.
 ///
 /// # Errors

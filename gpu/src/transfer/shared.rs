@@ -3,16 +3,19 @@
 
 use std::sync::Arc;
 
-use striata_core::sync::Mutex;
+use striata_core::sync::{AtomicU64, Mutex, Ordering};
 use striata_core::{L1, L2, PagePair, Tier};
 use striata_host::HostPool;
 
 use super::error::TransferError;
 use super::groups::LayerGroups;
-use super::job::{JobSize, Submission, TransferConfig};
-use super::pieces::PieceShape;
-use super::queue::Queue;
+use super::job::{Job, JobSize, Submission, TransferConfig};
+use super::ledger::Ledger;
+use super::parts::Parts;
+use super::pieces::{PageRun, PieceShape};
+use super::queue_state::JobId;
 use super::submit::Submitter;
+use super::work_queue::WorkQueue;
 use crate::device::{CopyForm, Device, Direction};
 use crate::error::GpuError;
 use crate::planes::L1Planes;
@@ -23,9 +26,13 @@ pub(super) struct Core<D: Device> {
     pub(super) device: D,
     pub(super) planes: Arc<L1Planes<D>>,
     pub(super) config: TransferConfig,
-    pub(super) queue: Queue<D>,
+    /// Jobs that are not submitted to their end, and the first failure.
+    pub(super) work: WorkQueue<Job<D>, GpuError>,
+    /// Jobs that are.
+    pub(super) ledger: Ledger<D>,
     /// Who submits, if there is no thread.
     pub(super) manual: Option<Mutex<Submitter<D>>>,
+    next_id: AtomicU64,
     load_stream: D::Stream,
     store_stream: D::Stream,
 }
@@ -37,18 +44,21 @@ impl<D: Device> Core<D> {
         config: TransferConfig,
     ) -> Result<Self, GpuError> {
         let rank = config.rank;
-        Ok(Self {
+        let mut core = Self {
             load_stream: device.stream(&format!("load {rank}"))?,
             store_stream: device.stream(&format!("store {rank}"))?,
-            queue: Queue::new(),
-            manual: match config.submission {
-                Submission::Thread => None,
-                Submission::Manual => Some(Mutex::new(Submitter::new())),
-            },
+            work: WorkQueue::new(),
+            ledger: Ledger::new(),
+            manual: None,
+            next_id: AtomicU64::new(0),
             device,
             planes,
             config,
-        })
+        };
+        if config.submission == Submission::Manual {
+            core.manual = Some(Mutex::new(Submitter::new(&core)));
+        }
+        Ok(core)
     }
 
     pub(super) const fn stream(&self, direction: Direction) -> &D::Stream {
@@ -58,11 +68,31 @@ impl<D: Device> Core<D> {
         }
     }
 
+    pub(super) fn next_id(&self) -> JobId {
+        JobId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Keeps the first failure and fails what is not submitted.
+    pub(super) fn poison(&self, cause: GpuError) {
+        let text = cause.to_string();
+        if self.work.fail(cause) {
+            tracing::error!(cause = text, "the transfer engine is poisoned");
+        }
+    }
+
     /// Poisons the engine with a failure and says so.
     pub(super) fn fail(&self, cause: GpuError) -> TransferError {
-        self.queue.poison(cause.clone());
-        let cause = self.queue.cause().unwrap_or(cause);
+        self.poison(cause.clone());
+        let cause = self.work.failed().unwrap_or(cause);
         TransferError::Poisoned { cause }
+    }
+
+    /// Fails once the engine is poisoned.
+    pub(super) fn check(&self) -> Result<(), TransferError> {
+        match self.work.failed() {
+            Some(cause) => Err(TransferError::Poisoned { cause }),
+            None => Ok(()),
+        }
     }
 
     /// Pieces of one copy call.
@@ -84,14 +114,10 @@ impl<D: Device> Core<D> {
         let layers = page.layers();
         let uniform = self.planes.uniform_stride().is_some();
         match direction {
-            Direction::DeviceToHost => {
-                let form = if uniform {
-                    CopyForm::Rectangles
-                } else {
-                    CopyForm::Runs
-                };
-                (form, LayerGroups::whole(layers))
+            Direction::DeviceToHost if uniform => {
+                (CopyForm::Rectangles, LayerGroups::whole(layers))
             }
+            Direction::DeviceToHost => (CopyForm::Runs, LayerGroups::whole(layers)),
             Direction::HostToDevice if uniform && pages <= self.config.rectangle_pages => {
                 (CopyForm::Rectangles, LayerGroups::first_and_rest(layers))
             }
@@ -100,6 +126,24 @@ impl<D: Device> Core<D> {
                 let cap = self.config.group_bytes;
                 let groups = LayerGroups::progressive(layers, layer_bytes, cap);
                 (CopyForm::Runs, groups)
+            }
+        }
+    }
+
+    /// The groups in which a job is submitted.
+    pub(super) fn parts(
+        &self,
+        direction: Direction,
+        runs: Vec<PageRun>,
+        groups: &LayerGroups,
+    ) -> Parts {
+        match direction {
+            Direction::HostToDevice => Parts::by_layers(runs, groups.clone()),
+            Direction::DeviceToHost => {
+                let page_bytes = self.planes.geometry().page().page_bytes();
+                let most = self.config.group_bytes.checked_div(page_bytes);
+                let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
+                Parts::by_pages(runs, groups.layers(), most)
             }
         }
     }

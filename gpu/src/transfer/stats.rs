@@ -18,8 +18,12 @@ pub struct TransferStats {
 pub struct DirectionStats {
     /// Jobs that were taken.
     pub jobs: u64,
-    /// Jobs that were taken and not submitted yet.
+    /// Jobs that were taken and not submitted to their end yet.
     pub queued_jobs: u64,
+    /// Bytes that were asked for and not submitted yet.
+    pub queued_bytes: u64,
+    /// Bytes that were submitted, of jobs that were not found ended yet.
+    pub in_flight_bytes: u64,
     /// Jobs that were found complete and good.
     pub done_jobs: u64,
     /// Pages that arrived, also of failed jobs.
@@ -30,6 +34,8 @@ pub struct DirectionStats {
     pub failed_jobs: u64,
     /// Pages of those that did not arrive.
     pub failed_pages: u64,
+    /// Jobs that were found ended after a cancellation.
+    pub cancelled_jobs: u64,
     /// Copy calls that were submitted.
     pub calls: u64,
     /// Pieces of those.
@@ -37,6 +43,12 @@ pub struct DirectionStats {
 }
 
 impl TransferStats {
+    /// Bytes that were asked for and not submitted yet, in both directions.
+    #[must_use]
+    pub const fn queued_bytes(&self) -> u64 {
+        self.loads.queued_bytes + self.stores.queued_bytes
+    }
+
     pub(super) const fn of(&mut self, direction: Direction) -> &mut DirectionStats {
         match direction {
             Direction::HostToDevice => &mut self.loads,
@@ -51,7 +63,9 @@ impl DirectionStats {
         let good = outcome.good_pages;
         self.done_pages += good as u64;
         self.done_bytes += size.bytes(good);
-        if outcome.error.is_none() {
+        if outcome.cancelled && outcome.error.is_none() {
+            self.cancelled_jobs += 1;
+        } else if outcome.error.is_none() {
             self.done_jobs += 1;
         } else {
             self.failed_jobs += 1;

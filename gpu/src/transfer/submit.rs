@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Submission: takes jobs, builds their pieces, submits copies group by group; and the thread that
-//! does it.
+//! Submission: takes the most urgent job, builds the pieces of its next group and submits them; and
+//! the thread that does it.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::gate::{JobFailure, LoadGate};
-use super::job::{Job, Submitted};
-use super::queue::Next;
+use super::job::{End, Job};
+use super::queue_state::{Action, JobId, Returned, Turn};
 use super::shared::Core;
+use super::window::{Rooms, Window};
+use super::work_queue::Next;
 use crate::device::{CopyBatch, Device, Direction, Piece};
 use crate::error::GpuError;
 
-/// How long the thread sleeps between two looks at fences, at first and at most.
+/// How long the thread sleeps between two looks at fences and windows, at first and at most.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_micros(500);
+/// At most while a window is full; a group takes longer.
+const WINDOW_PAUSE: Duration = Duration::from_micros(80);
 
-/// Runs until the queue is closed. What it holds then is dropped, which fails the gates.
+/// Runs until the queue is closed. What was not begun then is dropped, which fails the gates.
 pub(super) fn run<D: Device>(core: &Core<D>) {
     let _gone = Gone(core);
     if let Err(cause) = core.device.enter_thread() {
-        core.queue.poison(cause);
+        core.poison(cause);
     }
-    let mut submitter = Submitter::new();
-    while submitter.await_job(core) {
-        while submitter.advance(core) {}
-    }
+    let mut submitter = Submitter::new(core);
+    while submitter.advance(core) {}
 }
 
 /// Whatever ends the thread, nobody waits for it afterwards.
@@ -34,144 +35,195 @@ struct Gone<'a, D: Device>(&'a Core<D>);
 impl<D: Device> Drop for Gone<'_, D> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.queue.poison(GpuError::Lost {
+            self.0.poison(GpuError::Lost {
                 cause: "the submission thread of the transfer engine panicked".to_owned(),
             });
         }
-        self.0.queue.close();
-        self.0.queue.abandon();
+        self.0.work.close();
+        self.0.work.abandon();
     }
 }
 
-/// Takes jobs and submits them.
+/// Who submits, and what it knows of its streams.
 #[derive(Debug)]
 pub(super) struct Submitter<D: Device> {
-    /// Jobs that were taken, in the order in which they came: loads whose targets are in use.
-    parked: VecDeque<Job<D>>,
-    /// The job that is being submitted.
-    current: Option<Running<D>>,
+    loads: Lane<D>,
+    stores: Lane<D>,
     /// Reused by every group.
     pieces: Vec<Piece>,
+    fences: Vec<(JobId, D::Event)>,
     pause: Duration,
 }
 
-/// A job, and how far its submission came.
 #[derive(Debug)]
-struct Running<D: Device> {
-    job: Job<D>,
-    groups: usize,
-    calls: u64,
-    pieces: u64,
+struct Lane<D: Device> {
+    window: Window<D::Event>,
+    /// Groups that were submitted.
+    groups: u64,
+}
+
+impl<D: Device> Lane<D> {
+    const fn new(core: &Core<D>) -> Self {
+        Self {
+            window: Window::new(core.config.window_bytes),
+            groups: 0,
+        }
+    }
 }
 
 impl<D: Device> Submitter<D> {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(core: &Core<D>) -> Self {
         Self {
-            parked: VecDeque::new(),
-            current: None,
+            loads: Lane::new(core),
+            stores: Lane::new(core),
             pieces: Vec::new(),
+            fences: Vec::new(),
             pause: SHORTEST_PAUSE,
         }
     }
 
-    /// Waits for a job that may start and begins it; false once the queue is closed.
-    fn await_job(&mut self, core: &Core<D>) -> bool {
-        loop {
-            if let Some(job) = self.ready(core) {
-                self.pause = SHORTEST_PAUSE;
-                self.begin(core, job);
-                return true;
-            }
-            let patience = (!self.parked.is_empty()).then_some(self.pause);
-            match core.queue.take(patience) {
-                Next::Job(job) => {
-                    self.parked.push_back(job);
-                    self.pause = SHORTEST_PAUSE;
-                }
-                Next::TimedOut => self.pause = (self.pause * 2).min(LONGEST_PAUSE),
-                Next::Closed => return false,
-            }
-        }
-    }
-
-    /// Submits a group of the job in hand, or begins the next that may start; false if there is
-    /// neither. Never waits.
-    pub(super) fn pump(&mut self, core: &Core<D>) -> bool {
-        if self.advance(core) {
+    /// Submits one unit, or waits for one to come or to be allowed; false once the queue is closed
+    /// and everything that was begun is submitted.
+    fn advance(&mut self, core: &Core<D>) -> bool {
+        if self.pump(core) {
+            self.pause = SHORTEST_PAUSE;
             return true;
         }
-        loop {
-            if let Some(job) = self.ready(core) {
-                self.begin(core, job);
-                return true;
-            }
-            match core.queue.try_take() {
-                Some(job) => self.parked.push_back(job),
-                None => return false,
-            }
-        }
-    }
-
-    /// Finishes the job in hand and drops the others, which fails their gates.
-    pub(super) fn stop(&mut self, core: &Core<D>) {
-        while self.advance(core) {}
-        self.parked.clear();
-    }
-
-    /// The fence of the first parked job whose gate `is_meant`.
-    pub(super) fn fence_of(&self, is_meant: impl Fn(&LoadGate<D>) -> bool) -> Option<D::Event> {
-        let mut jobs = self.parked.iter();
-        let job = jobs.find(|job| is_meant(job.keeper.gate()))?;
-        job.after.clone()
-    }
-
-    fn ready(&mut self, core: &Core<D>) -> Option<Job<D>> {
-        let at = self.parked.iter().position(|job| may_start(core, job))?;
-        self.parked.remove(at)
-    }
-
-    fn begin(&mut self, core: &Core<D>, job: Job<D>) {
-        let running = Running {
-            job,
-            groups: 0,
-            calls: 0,
-            pieces: 0,
+        let rooms = self.rooms();
+        let most = match core.work.blocked(rooms) {
+            Some(_) => WINDOW_PAUSE,
+            None => LONGEST_PAUSE,
         };
-        if let Some(cause) = core.queue.cause() {
-            return running.end(core, None, Some(cause));
-        }
-        match order(core, &running.job) {
-            Ok(()) => self.current = Some(running),
-            Err(cause) => running.fail(core, cause),
-        }
-    }
-
-    /// Submits the next group of the job in hand; false if there is none.
-    fn advance(&mut self, core: &Core<D>) -> bool {
-        let Some(mut running) = self.current.take() else {
-            return false;
-        };
-        match running.submit_group(core, &mut self.pieces) {
-            Err(cause) => running.fail(core, cause),
-            Ok(()) if running.groups < running.job.keeper.gate().groups().len() => {
-                self.current = Some(running);
+        self.pause = self.pause.min(most);
+        match core.work.next(rooms, self.pause) {
+            Next::Turn(turn) => {
+                // The fence of a job that has just come is looked at on the way round.
+                self.perform(core, turn);
+                self.pause = SHORTEST_PAUSE;
             }
-            Ok(()) => {
-                let ended = running.job.keeper.gate().last_event().cloned();
-                running.end(core, ended, None);
-            }
+            Next::Blocked => self.pause *= 2,
+            Next::Closed => return false,
         }
         true
     }
-}
 
-/// Whether nothing uses the targets of a load any more. A job that is going to fail may start.
-fn may_start<D: Device>(core: &Core<D>, job: &Job<D>) -> bool {
-    match (&job.after, job.plan.direction) {
-        (Some(fence), Direction::HostToDevice) => {
-            core.device.is_complete(fence).unwrap_or(true) || core.queue.cause().is_some()
+    /// Submits one unit: begins a job or submits a group of one. False if none may be submitted.
+    /// Never waits.
+    pub(super) fn pump(&mut self, core: &Core<D>) -> bool {
+        self.look_at_fences(core);
+        let mut turn = core.work.try_next(self.rooms());
+        if turn.is_none() && self.look_at_windows(core) {
+            turn = core.work.try_next(self.rooms());
         }
-        _ => true,
+        let found = turn.is_some();
+        if let Some(turn) = turn {
+            self.perform(core, turn);
+        }
+        found
+    }
+
+    /// The oldest group in flight of a window that keeps a job back.
+    pub(super) fn obstacle(&self, core: &Core<D>) -> Option<D::Event> {
+        let direction = core.work.blocked(self.rooms())?;
+        self.lane(direction).window.oldest().cloned()
+    }
+
+    const fn lane(&self, direction: Direction) -> &Lane<D> {
+        match direction {
+            Direction::HostToDevice => &self.loads,
+            Direction::DeviceToHost => &self.stores,
+        }
+    }
+
+    const fn lane_mut(&mut self, direction: Direction) -> &mut Lane<D> {
+        match direction {
+            Direction::HostToDevice => &mut self.loads,
+            Direction::DeviceToHost => &mut self.stores,
+        }
+    }
+
+    fn rooms(&self) -> Rooms {
+        Rooms {
+            loads: self.loads.window.room(),
+            stores: self.stores.window.room(),
+        }
+    }
+
+    /// Lets loads start whose targets nothing uses any more. One that is going to fail may start.
+    fn look_at_fences(&mut self, core: &Core<D>) {
+        core.work.fenced(&mut self.fences, |job| job.after.clone());
+        for (id, fence) in self.fences.drain(..) {
+            if core.device.is_complete(&fence).unwrap_or(true) {
+                core.work.unfence(id);
+            }
+        }
+    }
+
+    /// Whether a window that keeps a job back was found to have more room.
+    fn look_at_windows(&mut self, core: &Core<D>) -> bool {
+        let Some(direction) = core.work.blocked(self.rooms()) else {
+            return false;
+        };
+        let other = match direction {
+            Direction::HostToDevice => Direction::DeviceToHost,
+            Direction::DeviceToHost => Direction::HostToDevice,
+        };
+        // A lost device is found by the calls that follow.
+        let has_ended = |event: &D::Event| core.device.is_complete(event).unwrap_or(true);
+        let mut retire = |direction| self.lane_mut(direction).window.retire(has_ended);
+        let here = retire(direction);
+        retire(other) || here
+    }
+
+    fn perform(&mut self, core: &Core<D>, turn: Turn<Job<D>, GpuError>) {
+        let Turn { id, job, action } = turn;
+        let mut job = job;
+        let done = match action {
+            Action::Begin => order(core, &job),
+            Action::Group => self.submit_group(core, &mut job),
+            Action::Fail(cause) => Err(cause),
+        };
+        if let Err(cause) = done {
+            return core.fail_job(job, cause);
+        }
+        let next_bytes = job.plan.group_bytes(job.groups);
+        match core.work.give_back(id, job, next_bytes) {
+            Returned::Kept => {}
+            Returned::Ended(job) => core.end_job(job, End::Whole),
+            Returned::Cancelled(job) => core.end_job(job, End::Cancelled),
+        }
+    }
+
+    /// Submits the next group, records its event and announces it.
+    fn submit_group(&mut self, core: &Core<D>, job: &mut Job<D>) -> Result<(), GpuError> {
+        let (plan, gate) = (&job.plan, job.keeper.gate());
+        plan.pieces(job.groups, &mut self.pieces);
+        let stream = core.stream(plan.direction);
+        for pieces in self.pieces.chunks(core.call_pieces()) {
+            let batch = CopyBatch {
+                direction: plan.direction,
+                form: plan.form,
+                planes: core.planes.memories(),
+                host: &plan.host.pool,
+                pieces,
+            };
+            core.device.copy(stream, &batch)?;
+            job.calls += 1;
+            job.pieces += pieces.len() as u64;
+        }
+        let (direction, bytes) = (plan.direction, plan.group_bytes(job.groups));
+        if let Some(event) = gate.event(job.groups) {
+            core.device.record(event, stream)?;
+            core.ledger.group(direction, bytes, event);
+            let lane = self.lane_mut(direction);
+            lane.window.push(bytes, event.clone());
+            lane.groups += 1;
+            job.position = lane.groups;
+        }
+        job.groups += 1;
+        job.bytes += bytes;
+        job.keeper.advance(job.groups);
+        Ok(())
     }
 }
 
@@ -191,63 +243,44 @@ fn order<D: Device>(core: &Core<D>, job: &Job<D>) -> Result<(), GpuError> {
     }
 }
 
-impl<D: Device> Running<D> {
-    /// Submits the next group, records its event and announces it.
-    fn submit_group(&mut self, core: &Core<D>, pieces: &mut Vec<Piece>) -> Result<(), GpuError> {
-        let (plan, gate) = (&self.job.plan, self.job.keeper.gate());
-        plan.pieces(gate.groups().range(self.groups), pieces);
-        let stream = core.stream(plan.direction);
-        for pieces in pieces.chunks(core.call_pieces()) {
-            let batch = CopyBatch {
-                direction: plan.direction,
-                form: plan.form,
-                planes: core.planes.memories(),
-                host: &plan.host.pool,
-                pieces,
-            };
-            core.device.copy(stream, &batch)?;
-            self.calls += 1;
-            self.pieces += pieces.len() as u64;
+impl<D: Device> Core<D> {
+    /// Enters a job whose submission is over, without a failure.
+    pub(super) fn end_job(&self, job: Job<D>, end: End) {
+        let last = job.groups.checked_sub(1);
+        let ended = last
+            .and_then(|group| job.keeper.gate().event(group))
+            .cloned();
+        if end == End::Cancelled {
+            job.keeper.cancel();
         }
-        if let Some(event) = gate.event(self.groups) {
-            core.device.record(event, stream)?;
-        }
-        self.groups += 1;
-        self.job.keeper.advance(self.groups);
-        Ok(())
+        self.enter(&job, ended, end);
     }
 
-    fn fail(self, core: &Core<D>, cause: GpuError) {
-        let ended = self.end_of_submitted(core);
-        self.end(core, ended, Some(cause));
+    /// Enters a job that failed, and poisons the engine.
+    fn fail_job(&self, job: Job<D>, cause: GpuError) {
+        let ended = self.end_of_submitted(&job);
+        self.poison(cause.clone());
+        job.keeper.fail(JobFailure::Device(cause.clone()));
+        self.enter(&job, ended, End::Failed(cause));
+    }
+
+    /// The ledger knows of the end before the queue forgets the job, so that who waits until the
+    /// queue is empty finds it.
+    fn enter(&self, job: &Job<D>, ended: Option<D::Event>, end: End) {
+        let submitted = job.submitted(ended, end);
+        self.ledger.submitted(submitted, job.calls, job.pieces);
+        self.work.finish(job.id());
     }
 
     /// An event behind all that was submitted of a job which failed: its pages are in use until
     /// then.
-    fn end_of_submitted(&self, core: &Core<D>) -> Option<D::Event> {
-        let gate = self.job.keeper.gate();
-        let stream = core.stream(self.job.plan.direction);
+    fn end_of_submitted(&self, job: &Job<D>) -> Option<D::Event> {
+        let gate: &LoadGate<D> = job.keeper.gate();
+        let stream = self.stream(job.plan.direction);
         let behind = gate
-            .event(self.groups)
-            .filter(|event| core.device.record(event, stream).is_ok());
-        behind
-            .or_else(|| gate.event(self.groups.checked_sub(1)?))
-            .cloned()
-    }
-
-    fn end(self, core: &Core<D>, ended: Option<D::Event>, error: Option<GpuError>) {
-        let job = self.job;
-        if let Some(cause) = &error {
-            core.queue.poison(cause.clone());
-            job.keeper.fail(JobFailure::Device(cause.clone()));
-        }
-        let submitted = Submitted {
-            gate: job.keeper.gate().clone(),
-            plan: job.plan.clone(),
-            ended,
-            error,
-            report: job.report,
-        };
-        core.queue.submitted(submitted, self.calls, self.pieces);
+            .event(job.groups)
+            .filter(|event| self.device.record(event, stream).is_ok());
+        let before = job.groups.checked_sub(1);
+        behind.or_else(|| gate.event(before?)).cloned()
     }
 }

@@ -172,6 +172,7 @@ impl Rig {
             op: OpId::new(op),
             pages: pairs(list),
             after: None,
+            urgent: false,
         }
     }
 

@@ -118,7 +118,12 @@ fn without_a_host_pool_every_job_is_refused() {
     let op = OpId::new(4);
     let pages = pairs(&[]);
     let after = None;
-    let refused = engine.store(striata_gpu::transfer::StoreJob { op, pages, after });
+    let refused = engine.store(striata_gpu::transfer::StoreJob {
+        op,
+        pages,
+        after,
+        urgent: false,
+    });
     assert_eq!(refused, Err(TransferError::NoHostPool { op }));
     engine.drain().unwrap();
 }

@@ -214,6 +214,7 @@ impl Rig {
             op: OpId::new(op),
             pages: pairs(list),
             after,
+            urgent: false,
         }
     }
 
