@@ -14,3 +14,4 @@ mod hazards;
 mod manual;
 mod programs;
 mod support;
+mod window;
