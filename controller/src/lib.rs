@@ -13,7 +13,8 @@
 //!
 //! Sizes count widened pages or tokens unless a name says rows or bytes.
 //!
-//! Under `cfg(loom)` only what loom checks is compiled: the protocol of dropped leases.
+//! Under `cfg(loom)` only what loom checks is compiled: the protocol of dropped leases and the end of
+//! an operation over ranks.
 #![forbid(unsafe_code)]
 
 #[cfg(not(loom))]
@@ -30,6 +31,10 @@ mod order;
 mod page_set;
 #[cfg(not(loom))]
 mod planner;
+#[cfg(loom)]
+#[allow(dead_code, reason = "its users are not compiled")]
+#[path = "shards/tally.rs"]
+mod rank_tally;
 #[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
 mod release_stack;
 #[cfg(not(loom))]

@@ -119,3 +119,38 @@ fn two_ends_of_one_job_give_one_cause() {
         assert_eq!(job.gate.wait(1), Err(seen));
     });
 }
+
+/// One submitter, a canceller and a consumer: the group that was submitted can be passed, whenever
+/// the cancellation comes; the other cannot unless it was submitted first.
+#[test]
+fn a_cancellation_keeps_what_was_submitted() {
+    check(|| {
+        let job = Arc::new(Job::default());
+        let waiting = consumers(&job, [1, 2]);
+        job.submit(1);
+        job.gate.cancel(2, CAUSE);
+        let [first, second] = waiting.map(|thread| thread.join().unwrap());
+        assert_eq!((first, second), (Ok(()), Err(CAUSE)));
+        assert_eq!(job.gate.submitted(), Err(CAUSE));
+    });
+}
+
+/// A cancellation against a failure: one cause, the same for all; what a failure has spoiled is not
+/// passed afterwards.
+#[test]
+fn a_cancellation_and_a_failure_give_one_end() {
+    check(|| {
+        let job = Arc::new(Job::default());
+        job.submit(1);
+        let failer = {
+            let job = job.clone();
+            thread::spawn(move || job.gate.fail(2, CAUSE + 1))
+        };
+        job.gate.cancel(2, CAUSE);
+        let seen = job.consume(2).unwrap_err();
+        failer.join().unwrap();
+        assert_eq!(job.gate.submitted(), Err(seen));
+        let first = if seen == CAUSE { Ok(()) } else { Err(seen) };
+        assert_eq!(job.gate.wait(1), first);
+    });
+}

@@ -5,6 +5,7 @@
 mod copy;
 mod fences;
 mod gates;
+mod tally;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use striata_host::HostPool;
 use crate::error::Error;
 use crate::order::{Ack, Order, OrderKind};
 use fences::Fences;
+use tally::RankTally;
 
 pub use copy::Copied;
 pub use gates::LayerGates;
@@ -85,7 +87,7 @@ pub struct OpReport {
 
 #[derive(Debug)]
 struct Pending {
-    ranks_left: usize,
+    tally: RankTally,
     report: OpReport,
 }
 
@@ -262,7 +264,7 @@ impl<D: Device> ShardGroup<D> {
         self.pending.insert(
             order.op,
             Pending {
-                ranks_left: self.shards.len(),
+                tally: RankTally::new(self.shards.len(), pages.len()),
                 report,
             },
         );
@@ -315,6 +317,7 @@ impl<D: Device> ShardGroup<D> {
     /// A rank whose engine is broken.
     pub fn poll(&mut self, acks: &mut Vec<Ack>, reports: &mut Vec<OpReport>) -> Result<(), Error> {
         acks.append(&mut self.ended);
+        let (first_ack, first_report) = (acks.len(), reports.len());
         for (rank, shard) in self.shards.iter().enumerate() {
             self.completions.clear();
             shard.engine.poll(&mut self.completions);
@@ -322,35 +325,35 @@ impl<D: Device> ShardGroup<D> {
                 let Some(pending) = self.pending.get_mut(&done.op) else {
                     continue;
                 };
-                pending.ranks_left -= 1;
                 merge(&mut pending.report, done);
                 if let Some(error) = &done.error {
                     let cause = || format!("operation {} on rank {rank}: {error}", done.op);
                     self.fault.get_or_insert_with(cause);
                 }
+                let Some(good_pages) = pending.tally.ended(done.good_pages) else {
+                    continue;
+                };
+                let op = done.op;
+                acks.push(Ack { op, good_pages });
+                reports.extend(self.pending.remove(&op).map(|pending| OpReport {
+                    good_pages,
+                    ..pending.report
+                }));
+                self.gates.remove(&op);
             }
         }
-        self.pending.retain(|op, pending| {
-            if pending.ranks_left > 0 {
-                return true;
-            }
-            acks.push(Ack {
-                op: *op,
-                good_pages: pending.report.good_pages,
-            });
-            reports.push(pending.report);
-            self.gates.remove(op);
-            false
-        });
+        // In the order of planning, whichever rank was the last.
+        acks[first_ack..].sort_unstable_by_key(|ack| ack.op);
+        reports[first_report..].sort_unstable_by_key(|report| report.op);
         self.fences.forget_complete(&self.shards)?;
         Ok(())
     }
 
-    /// Does one unit of submission on every rank, where no thread submits; false if there was
-    /// nothing to do. See [`TransferEngine::pump`].
+    /// Where no thread submits ([`striata_gpu::transfer::Submission::Manual`]): does one unit of
+    /// submission on every rank that has one. False if none had.
     pub fn pump(&self) -> bool {
         let pumped = self.shards.iter().map(|shard| shard.engine.pump());
-        pumped.fold(false, |any, did| any | did)
+        pumped.fold(false, |any, one| any | one)
     }
 
     /// Blocks until every submitted order has ended on its rank.
@@ -400,11 +403,8 @@ impl<D: Device> ShardGroup<D> {
     }
 }
 
-/// Adds a rank's completion to the operation's report: the slowest rank counts, and the least
-/// good pages.
+/// Adds a rank's completion to the operation's report: the slowest rank counts.
 fn merge(report: &mut OpReport, done: &Completion) {
-    let good = u32::try_from(done.good_pages).unwrap_or(u32::MAX);
-    report.good_pages = report.good_pages.min(good);
     report.bytes_per_rank = report.bytes_per_rank.max(done.bytes);
     report.first_layer = report.first_layer.max(done.first_layer);
     report.finished = report.finished.max(done.finished);

@@ -36,6 +36,8 @@ mod groups;
 mod job;
 #[cfg(not(loom))]
 mod ledger;
+#[cfg(all(loom, test))]
+mod loom_tests;
 #[cfg(not(loom))]
 mod manual;
 #[cfg(not(loom))]
@@ -46,6 +48,7 @@ mod parts;
 mod pieces;
 #[cfg(not(loom))]
 mod polling;
+#[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
 mod queue_state;
 #[cfg(not(loom))]
 mod shared;
@@ -53,7 +56,9 @@ mod shared;
 mod stats;
 #[cfg(not(loom))]
 mod submit;
+#[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
 mod window;
+#[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
 mod work_queue;
 
 #[cfg(not(loom))]

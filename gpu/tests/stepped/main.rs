@@ -17,3 +17,4 @@ mod manual;
 mod programs;
 mod rig;
 mod scheduler;
+mod window;

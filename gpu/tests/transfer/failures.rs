@@ -90,6 +90,38 @@ fn b26_a_failed_load_is_reported_only_when_its_copies_have_ended() {
 }
 
 #[test]
+fn b26_a_load_that_is_cancelled_under_the_thread_ends_when_its_copies_have() {
+    let layout = Layout {
+        uniform: false,
+        ..Layout::default()
+    };
+    let config = TransferConfig {
+        window_bytes: 0,
+        ..TransferConfig::default()
+    };
+    let rig = Rig::new(layout, config);
+    rig.device.hold_copies();
+    let gate = rig.engine.load(rig.load(1, &[(1, 1)], None)).unwrap();
+    while gate.submitted_groups() != Ok(2) {
+        thread::yield_now();
+    }
+    thread::sleep(MEANWHILE);
+    // The window is full: the third group was not submitted.
+    assert_eq!(rig.engine.cancel(OpId::new(1)), 1);
+    let reader = rig.device.stream("reader").unwrap();
+    gate.wait_layer(LayerId::new(0), &reader).unwrap();
+    let (op, cause) = (OpId::new(1), JobFailure::Cancelled);
+    let given_up = Err(GateError::Failed { op, cause });
+    assert_eq!(gate.wait_layer(LayerId::new(4), &reader), given_up);
+    assert_eq!(rig.poll(), []);
+    rig.device.release_all();
+    let done = rig.finish();
+    assert_eq!((ops(&done), done[0].good_pages), (vec![1], 0));
+    assert!(done[0].cancelled && done[0].error.is_none());
+    assert_eq!(rig.engine.poisoned(), None);
+}
+
+#[test]
 fn a_lost_device_fails_what_runs_and_what_comes() {
     let rig = Rig::with_defaults();
     rig.device.hold_copies();

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Section E of the required behaviours on the ranks of a replica, and 26 and 53: what no rank waits
+//! for, what all ranks agree on, what a copy in flight holds, and what a load burst delays.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "small numbers of these tests"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use striata::core::{
+    FenceId, L1Page, L2Page, LayerId, OpId, PageGeometry, PagePair, PoolGeometry, PoolKind, Stripe,
+};
+use striata::gpu::sim::{
+    CostModel, Fault, FaultPlan, OpClass, SimConfig, SimDevice, SimScheduler, SimStream,
+};
+use striata::gpu::transfer::{Completion, LoadJob, Submission, TransferConfig, TransferEngine};
+use striata::gpu::{Device, DeviceTime, L1Planes};
+use striata::host::{HostPool, HostPoolConfig, HugePages};
+use striata::{Ack, Error, Order, OrderKind, ShardGroup};
+
+const RANKS: u32 = 4;
+const PAGES: u32 = 40;
+
+fn geometry(dcp: u32, layers: u32, page_rows: u32) -> (PoolGeometry, PageGeometry) {
+    let stripe = Stripe::new(dcp, page_rows).unwrap();
+    let page = PageGeometry::new(page_rows, 64, layers).unwrap();
+    let rows = u64::from(PAGES) * u64::from(page_rows);
+    (
+        PoolGeometry::owned(PoolKind::Striped, stripe, page, rows).unwrap(),
+        page,
+    )
+}
+
+fn host(page: PageGeometry) -> Arc<HostPool> {
+    let config = HostPoolConfig {
+        reserve_bytes: 0,
+        prefault: false,
+        huge_pages: HugePages::Off,
+        ..HostPoolConfig::new(page, PAGES)
+    };
+    Arc::new(HostPool::new(&config).unwrap())
+}
+
+/// Four ranks whose copies run when the scheduler says so, submitted by who pumps.
+struct Replica {
+    shards: ShardGroup<SimDevice>,
+    devices: Vec<SimDevice>,
+    streams: Vec<SimStream>,
+    scheduler: SimScheduler,
+    acks: Vec<Ack>,
+}
+
+impl Replica {
+    fn new(seed: u64) -> Self {
+        let (pool, page) = geometry(RANKS, 6, 4);
+        let scheduler = SimScheduler::new(seed);
+        let device = |rank| SimDevice::new(SimConfig::stepped(rank, &scheduler));
+        let devices: Vec<_> = (0..RANKS).map(device).collect();
+        let planes = devices
+            .iter()
+            .map(|d| Arc::new(L1Planes::alloc(d, pool).unwrap()));
+        let hosts = devices.iter().map(|_| Some(host(page))).collect();
+        let config = TransferConfig {
+            submission: Submission::Manual,
+            window_bytes: 4096,
+            ..TransferConfig::default()
+        };
+        let planes = planes.collect();
+        let shards = ShardGroup::new(pool, devices.clone(), planes, hosts, &config).unwrap();
+        let streams = devices
+            .iter()
+            .map(|d| d.stream("compute").unwrap())
+            .collect();
+        Self {
+            shards,
+            devices,
+            streams,
+            scheduler,
+            acks: Vec::new(),
+        }
+    }
+
+    fn submit(&mut self, op: u64, kind: OrderKind, pages: std::ops::Range<u32>) {
+        let order = Order {
+            op: OpId::new(op),
+            kind,
+            pages: pairs(pages),
+            after: None,
+            urgent: false,
+        };
+        self.shards.submit(order).unwrap();
+    }
+
+    fn cancel(&mut self, op: u64) {
+        self.submit(op, OrderKind::Cancel, 0..0);
+    }
+
+    fn pump(&self) {
+        while self.shards.pump() {}
+    }
+
+    /// What ended since the last time.
+    fn poll(&mut self) -> Vec<(u64, u32)> {
+        let mut reports = Vec::new();
+        self.acks.clear();
+        self.shards.poll(&mut self.acks, &mut reports).unwrap();
+        self.acks
+            .iter()
+            .map(|ack| (ack.op.get(), ack.good_pages))
+            .collect()
+    }
+
+    fn finish(&mut self) -> Vec<(u64, u32)> {
+        self.shards.drain().unwrap();
+        self.poll()
+    }
+}
+
+fn pairs(pages: std::ops::Range<u32>) -> Vec<PagePair> {
+    let pair = |page| PagePair {
+        l1: L1Page::new(page + 1),
+        l2: L2Page::new(page),
+    };
+    pages.map(pair).collect()
+}
+
+/// 34. Every rank's copies are late by 0 to 50 ms at random, and the scheduler runs them at random
+/// moments: 10,000 steps of an engine, none of which makes a copy of any rank run.
+#[test]
+fn b34_rank_hang_no_step_waits_for_the_copy_of_another_rank() {
+    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[34; 32]);
+    let mut random = move |below: u64| rand(&mut rng) % below;
+    let mut replica = Replica::new(34);
+    for device in &replica.devices {
+        let late = (0..4000).map(|nth| {
+            (
+                nth,
+                Fault::Delay {
+                    nanos: random(50_000_001),
+                },
+            )
+        });
+        let plan = late.fold(FaultPlan::new(), |plan, (nth, fault)| {
+            plan.with(OpClass::Copy, nth, fault)
+        });
+        device.arm(&plan);
+    }
+    let mut open = BTreeMap::new();
+    let (mut next, mut ended) = (1, 0);
+    for step in 0..10_000_u64 {
+        let before = replica.scheduler.trace().steps;
+        // Ten lots of four pages; an operation has its lot for itself.
+        let lot = random(10) as u32;
+        if !open.values().any(|&(taken, _)| taken == lot) && random(4) == 0 {
+            let kind = [OrderKind::Load, OrderKind::Store][random(2) as usize];
+            replica.submit(next, kind, 4 * lot..4 * lot + 4);
+            open.insert(next, (lot, kind));
+            next += 1;
+        }
+        if random(50) == 0
+            && let Some((&op, _)) = open.iter().next()
+        {
+            replica.cancel(op);
+        }
+        if random(3) == 0 {
+            let (fence, streams) = (FenceId::new(step + 1), replica.streams.clone());
+            replica.shards.record_fence(fence, &streams).unwrap();
+        }
+        replica.pump();
+        for (op, good) in replica.poll() {
+            let (_, kind) = open.remove(&op).unwrap();
+            assert!(good == 4 || (good == 0 && kind == OrderKind::Load));
+            ended += 1;
+        }
+        assert_eq!(
+            replica.scheduler.trace().steps,
+            before,
+            "step {step} ran a copy"
+        );
+        for _ in 0..random(6) {
+            replica.scheduler.step().unwrap();
+        }
+    }
+    for (op, _) in replica.finish() {
+        assert!(open.remove(&op).is_some());
+        ended += 1;
+    }
+    assert!(
+        open.is_empty() && ended + 1 == next && ended > 500,
+        "{ended}"
+    );
+    assert_eq!(replica.scheduler.bugs(), []);
+}
+
+fn rand(rng: &mut TestRng) -> u64 {
+    use proptest::prelude::RngCore;
+    rng.next_u64()
+}
+
+/// 34. One rank hangs: the others end everything, and what all must have ended is said of nothing.
+#[test]
+fn b34_rank_hang_a_rank_that_hangs_keeps_no_other_rank_back() {
+    let mut replica = Replica::new(1);
+    replica.devices[2].arm(&FaultPlan::new().with(OpClass::Any, 0, Fault::Hold));
+    for op in 0..5 {
+        let first = 4 * op as u32;
+        replica.submit(op, OrderKind::Load, first..first + 4);
+    }
+    for _ in 0..10 {
+        replica.pump();
+        replica.scheduler.run().unwrap();
+        assert_eq!(replica.poll(), []);
+    }
+    let done = |rank: usize| {
+        let shard = replica.shards.shard(rank).unwrap();
+        shard.transfer_stats().loads.done_jobs
+    };
+    assert_eq!([0, 1, 2, 3].map(done), [5, 5, 0, 5]);
+    replica.devices[2].release_faults();
+    let all: Vec<_> = (0..5).map(|op| (op, 4)).collect();
+    assert_eq!(replica.finish(), all);
+    assert_eq!(replica.scheduler.bugs(), []);
+}
+
+/// 35. Rank 2 does not take the tenth page: on no rank is more than nine pages stored or loaded.
+/// Every rank and every page of the failure gives one outcome for all.
+#[test]
+fn b35_rank_consensus_the_failure_of_one_rank_is_the_outcome_of_all() {
+    for rank in 0..RANKS as usize {
+        for page in [0, 1, 9, 11] {
+            let mut replica = Replica::new(35);
+            let fault = Fault::Fail { good_pieces: page };
+            replica.devices[rank].arm(&FaultPlan::new().with(OpClass::Copy, 0, fault));
+            replica.submit(1, OrderKind::Store, 0..12);
+            assert_eq!(replica.finish(), [(1, page as u32)]);
+            // In the third layer of a load: pages of all layers count.
+            replica.devices[rank].arm(&FaultPlan::new().with(OpClass::Copy, 1, fault));
+            replica.submit(2, OrderKind::Load, 0..12);
+            assert_eq!(replica.finish(), [(2, page as u32)]);
+            let named = replica.shards.fault().unwrap();
+            assert!(
+                named.starts_with(&format!("operation 1 on rank {rank}: ")),
+                "{named}"
+            );
+            // Nobody is poisoned: the next operation is whole on all ranks.
+            replica.submit(3, OrderKind::Store, 0..12);
+            assert_eq!(replica.finish(), [(3, 12)]);
+            assert_eq!(replica.scheduler.bugs(), []);
+        }
+    }
+}
+
+/// 26. A load that is cancelled after k units of submission on every rank is acknowledged once, when
+/// its copies have ended everywhere; so is one that a rank had submitted to its end.
+#[test]
+fn b26_abort_quarantine_a_cancelled_load_is_acknowledged_when_its_copies_have_ended() {
+    for units in 0..6 {
+        let mut replica = Replica::new(units);
+        replica.submit(1, OrderKind::Load, 0..8);
+        for _ in 0..units {
+            replica.shards.pump();
+        }
+        replica.cancel(1);
+        replica.cancel(1);
+        // Groups of 1, 2 and 3 layers, and the begin.
+        let (copies, whole) = (units > 1, units > 3);
+        let ended = [(1, if whole { 8 } else { 0 })];
+        replica.pump();
+        let at_once = replica.poll();
+        assert_eq!(at_once, if copies { &[][..] } else { &ended[..] });
+        let waiting = replica.shards.gates(3, &[OpId::new(1)]).unwrap();
+        assert_eq!(waiting.is_open(), !copies);
+        if copies {
+            let first = waiting.wait_layer(LayerId::new(0), &replica.streams[3]);
+            first.unwrap();
+            let last = waiting.wait_layer(LayerId::new(5), &replica.streams[3]);
+            assert_eq!(matches!(last, Err(Error::Gate { rank: 3, .. })), !whole);
+            replica.scheduler.run().unwrap();
+            assert_eq!(replica.poll(), ended);
+        }
+        replica.cancel(1);
+        assert_eq!(
+            (replica.finish(), replica.shards.fault()),
+            (Vec::new(), None)
+        );
+        replica.submit(2, OrderKind::Load, 0..8);
+        assert_eq!(replica.finish(), [(2, 8)]);
+        assert_eq!(replica.scheduler.bugs(), []);
+    }
+}
+
+/// An engine of one rank with 61 layers on a device that is `1 / SCALE` as fast as an H200: a load
+/// of 1 GiB / SCALE takes as long as one of 1 GiB.
+struct Burst {
+    device: SimDevice,
+    engine: TransferEngine<SimDevice>,
+    scheduler: SimScheduler,
+}
+
+const SCALE: u64 = 1024;
+const BURST_PAGES: u32 = 33;
+const WINDOW: u64 = 55_000_000 / SCALE;
+const GROUP: u64 = (48 << 20) / SCALE;
+
+impl Burst {
+    fn new(seed: u64) -> Self {
+        let scheduler = SimScheduler::new(seed);
+        let full = CostModel::default();
+        let cost = CostModel {
+            host_to_device_bytes_per_s: full.host_to_device_bytes_per_s / SCALE,
+            device_to_host_bytes_per_s: full.device_to_host_bytes_per_s / SCALE,
+            ..full
+        };
+        let config = SimConfig {
+            cost,
+            ..SimConfig::stepped(0, &scheduler)
+        };
+        let device = SimDevice::new(config);
+        let (pool, page) = geometry(1, 61, 8);
+        let planes = Arc::new(L1Planes::alloc(&device, pool).unwrap());
+        let transfer = TransferConfig {
+            submission: Submission::Manual,
+            window_bytes: WINDOW,
+            group_bytes: GROUP,
+            ..TransferConfig::default()
+        };
+        let engine = TransferEngine::new(device.clone(), planes, Some(host(page)), transfer);
+        Self {
+            engine: engine.unwrap(),
+            device,
+            scheduler,
+        }
+    }
+
+    fn load(&self, op: u64, pages: std::ops::Range<u32>) -> LoadJob<SimDevice> {
+        let _ = self;
+        LoadJob {
+            op: OpId::new(op),
+            pages: pairs(pages).into(),
+            after: None,
+        }
+    }
+
+    fn pump(&self) {
+        while self.engine.pump() {}
+    }
+
+    fn poll(&self) -> Vec<Completion> {
+        let mut done = Vec::new();
+        self.engine.poll(&mut done);
+        done
+    }
+}
+
+/// 53. Of a load of 61 layers no more is in flight than the window or two groups.
+#[test]
+fn b53_perf_order_no_more_than_the_window_is_in_flight() {
+    let burst = Burst::new(1);
+    let gate = burst.engine.load(burst.load(1, 0..BURST_PAGES)).unwrap();
+    let (mut rounds, mut copied) = (0, 0);
+    while !gate.is_complete().unwrap() {
+        burst.pump();
+        let submitted = burst.device.stats().bytes_to_device;
+        assert!(submitted - copied <= WINDOW.max(2 * GROUP));
+        assert!(submitted > copied);
+        copied = submitted;
+        burst.scheduler.run().unwrap();
+        rounds += 1;
+    }
+    // 1 GiB is about 20 ms.
+    assert!(rounds >= 10, "{rounds}");
+    let done = burst.poll();
+    assert!(done[0].finished.since(done[0].issued) > 18_000_000);
+}
+
+/// 53. A copy of one page that comes right after the burst, and that somebody waits for, has ended
+/// within the window, long before the burst.
+#[test]
+fn b53_perf_order_a_small_copy_right_after_a_burst_ends_within_the_window() {
+    for seed in 0..5 {
+        let burst = Burst::new(seed);
+        let big = burst.engine.load(burst.load(1, 0..BURST_PAGES)).unwrap();
+        burst.pump();
+        let small = burst.engine.load(burst.load(2, 39..40)).unwrap();
+        let reader = burst.device.stream("reader").unwrap();
+        small.wait_all(&reader).unwrap();
+        burst.pump();
+        let ended = small.synchronize().unwrap();
+        // What was in flight, and the small copy itself, whose rows are as slow as all here.
+        let alone = Burst::new(seed);
+        let own = alone
+            .engine
+            .load(alone.load(2, 39..40))
+            .unwrap()
+            .synchronize()
+            .unwrap();
+        let own = own.last.since(own.issued);
+        assert!(ended.last.since(ended.issued) <= 2_000_000 + own);
+        assert!(!big.is_complete().unwrap());
+        let seen: Vec<_> = burst.poll().iter().map(|done| done.op.get()).collect();
+        assert_eq!(
+            seen,
+            [2],
+            "visible at the next poll, whatever is queued before it"
+        );
+        let whole = big.synchronize().unwrap();
+        assert!(whole.last.since(DeviceTime::default()) > 18_000_000);
+        assert_eq!(burst.scheduler.bugs(), []);
+    }
+}
+
+/// 53. Layer 0 is seen ready before layer 60 is copied, or even submitted.
+#[test]
+fn b53_perf_order_layer_0_is_ready_before_layer_60_is_copied() {
+    let burst = Burst::new(7);
+    let gate = burst.engine.load(burst.load(1, 0..BURST_PAGES)).unwrap();
+    let reader = burst.device.stream("reader").unwrap();
+    gate.wait_layer(LayerId::new(0), &reader).unwrap();
+    let ready = burst.device.event().unwrap();
+    burst.device.record(&ready, &reader).unwrap();
+    burst.pump();
+    let at = burst.device.synchronize(&ready).unwrap();
+    assert!(gate.submitted_groups().unwrap() < gate.groups().len());
+    assert!(!gate.is_complete().unwrap());
+    let times = gate.synchronize().unwrap();
+    assert!(at.since(times.issued) < 1_000_000 && at < times.last);
+    assert_eq!(burst.poll()[0].first_layer, Some(times.first));
+}
