@@ -74,6 +74,12 @@ impl CudaDevice {
         [self.0.calls.runs_by(), self.0.calls.boxes_by()]
     }
 
+    /// Whether the driver takes many copies in one call, plain runs and rectangles.
+    #[must_use]
+    pub fn copies_in_batches(&self) -> bool {
+        self.0.calls.in_batches()
+    }
+
     /// Bytes of memory that are free now.
     ///
     /// # Errors
