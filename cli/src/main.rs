@@ -10,6 +10,7 @@ mod output;
 mod plot;
 mod progress;
 mod replay;
+mod selftest;
 mod sweep;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Replay(args) => replay::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Selftest(args) => selftest::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };
     match ended {

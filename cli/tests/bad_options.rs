@@ -109,12 +109,6 @@ fn flags_that_exclude_each_other_are_named() {
 }
 
 #[test]
-fn cuda_is_refused_where_the_build_has_none() {
-    let output = striata(&["replay", "--device", "cuda"]);
-    assert_refused(&output, &["CUDA"], "--device cuda");
-}
-
-#[test]
 fn a_pool_larger_than_the_memory_is_refused_with_the_figures() {
     for tier in ["--l1", "--l2"] {
         let output = striata(&["replay", "--full-rows", tier, "4000TiB"]);

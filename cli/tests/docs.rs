@@ -57,11 +57,12 @@ fn every_key_of_the_json_is_documented() {
         "corrupt-page:1",
     ];
     let doctor = ["doctor", "--json"];
-    for args in [&small[..], &doctor[..]] {
+    let selftest = ["selftest", "--device", "sim", "--only", "memory", "--json"];
+    for args in [&small[..], &doctor[..], &selftest[..]] {
         let text = stdout(&striata_with(args, TRACE));
         let mut found = BTreeSet::new();
         keys(&serde_json::from_str(&text).expect("JSON"), &mut found);
-        assert!(found.len() > 10, "{text}");
+        assert!(found.len() > 7, "{text}");
         assert_documented(&found.iter().map(String::as_str).collect::<Vec<_>>());
     }
 }
@@ -86,9 +87,11 @@ fn every_column_is_documented() {
 }
 
 #[test]
-fn every_flag_of_replay_is_documented() {
+fn every_flag_is_documented() {
     let page = page();
-    let help = stdout(&striata(&["replay", "--help"]));
+    let help = ["replay", "selftest", "doctor"]
+        .map(|command| stdout(&striata(&[command, "--help"])))
+        .concat();
     let flags = help
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
         .filter(|word| word.starts_with("--") && word.len() > 2)

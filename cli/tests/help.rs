@@ -66,7 +66,7 @@ fn help_goes_to_standard_output_and_names_every_flag() {
 #[test]
 fn the_commands_are_listed() {
     let text = stdout(&striata(&["--help"]));
-    for command in ["replay", "sweep", "doctor"] {
+    for command in ["replay", "sweep", "selftest", "doctor"] {
         assert!(text.contains(command), "{command} is missing");
     }
     assert!(stdout(&striata(&["sweep", "--help"])).contains("--dcp-sizes"));
@@ -107,7 +107,10 @@ fn doctor_prints_one_json_object() {
         "numa_nodes",
         "gpu_driver_library",
         "gpus",
+        "minimum_driver",
         "cuda_backend",
+        "libraries",
+        "cuda_devices",
         "auto_device",
     ] {
         assert!(report.get(key).is_some(), "{key} is missing from {report}");

@@ -40,6 +40,8 @@ mod release_stack;
 #[cfg(not(loom))]
 mod residency;
 #[cfg(not(loom))]
+pub mod selftest;
+#[cfg(not(loom))]
 mod setup;
 #[cfg(not(loom))]
 mod shards;

@@ -53,14 +53,28 @@ pub enum ConfigError {
         /// L2 of a rank.
         l2_bytes: u64,
     },
-    /// A device that is not there.
-    #[error("device {device} is not available: {reason}")]
-    NoDevice {
-        /// The device.
-        device: &'static str,
-        /// Why.
-        reason: &'static str,
+    /// A tier that does not fit into the memory that it lives in.
+    #[error(
+        "{tier} does not fit: {ranks} ranks of {tier_bytes} bytes need {needed} bytes of {place} \
+         memory and {spare} are free; scale rows down or choose a smaller {tier}"
+    )]
+    TierTooLarge {
+        /// The tier.
+        tier: &'static str,
+        /// Whose memory.
+        place: &'static str,
+        /// Ranks.
+        ranks: u32,
+        /// The tier of a rank.
+        tier_bytes: u64,
+        /// Bytes of all ranks, with what goes with them.
+        needed: u64,
+        /// Bytes that are free.
+        spare: u64,
     },
+    /// A device that cannot be used.
+    #[error(transparent)]
+    Device(#[from] striata_gpu::GpuError),
     /// A fault that cannot be read.
     #[error("fault {text:?} cannot be read: write corrupt-page:N with N from 1")]
     Fault {

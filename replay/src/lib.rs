@@ -31,7 +31,7 @@ pub use config::{
     ComputeModel, DeviceChoice, Fault, KeySource, Outputs, Parallel, ReplayConfig, Selection,
     TraceSource, VerifyPolicy,
 };
-pub use driver::replay;
+pub use driver::{Devices, replay};
 pub use error::{ConfigError, ReplayError};
 pub use model::ModelShape;
 pub use report::{Outcome, ReplayObserver, ReplayReport, RequestRecord};

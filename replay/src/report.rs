@@ -184,8 +184,10 @@ pub struct ConfigEcho {
     pub policy: String,
     /// Write policy.
     pub write_policy: String,
-    /// Device that ran.
+    /// Backend that ran.
     pub device: String,
+    /// Name of the device, of the first rank's if there are several; empty without bytes.
+    pub device_name: String,
     /// What the index was asked with.
     pub keys: String,
     /// Which rows were verified.

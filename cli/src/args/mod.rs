@@ -7,6 +7,7 @@ mod engine;
 mod hicache;
 mod output;
 mod replay;
+mod selftest;
 mod sweep;
 mod values;
 mod workload;
@@ -16,6 +17,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::output::OutputArgs;
 pub(crate) use self::replay::ReplayArgs;
+pub(crate) use self::selftest::SelftestArgs;
 pub(crate) use self::sweep::SweepArgs;
 
 /// A tiered KV-cache storage engine for LLM inference under decode context parallelism.
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     Replay(Box<ReplayArgs>),
     /// Replay a grid of DCP sizes, capacities and policies; the defaults show what DCP buys
     Sweep(Box<SweepArgs>),
+    /// Check the engine on a device to the byte, and name what is wrong
+    Selftest(SelftestArgs),
     /// Say what this machine offers and lacks
     Doctor(DoctorArgs),
 }

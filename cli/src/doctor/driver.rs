@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a GPU driver is installed, told from files alone: nothing is loaded or called.
+//! What of a GPU driver is installed, told from files alone: it explains why loading it fails.
 
 use std::env;
 use std::fs;
@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// The driver library that a CUDA backend loads.
 const LIBRARY: &str = "libcuda.so.1";
+/// The library of collectives.
+const COLLECTIVES: &str = "libnccl.so.2";
 /// Where loaders look without being told.
 const FOLDERS: [&str; 8] = [
     "/usr/lib/x86_64-linux-gnu",
@@ -24,6 +26,8 @@ const FOLDERS: [&str; 8] = [
 pub(super) struct Driver {
     /// The driver library, if the loader would find it.
     pub(super) library: Option<PathBuf>,
+    /// The library of collectives, likewise.
+    pub(super) collectives: Option<PathBuf>,
     /// Version of the kernel module, if it is loaded.
     pub(super) version: Option<String>,
     /// GPUs that the kernel module lists.
@@ -34,11 +38,13 @@ impl Driver {
     /// Looks for it.
     pub(super) fn look() -> Self {
         let path = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-        let folders = env::split_paths(&path)
+        let folders: Vec<PathBuf> = env::split_paths(&path)
             .filter(|folder| folder.is_absolute())
-            .chain(FOLDERS.map(PathBuf::from));
+            .chain(FOLDERS.map(PathBuf::from))
+            .collect();
         Self {
-            library: library_in(folders),
+            library: find(LIBRARY, &folders),
+            collectives: find(COLLECTIVES, &folders),
             version: fs::read_to_string("/proc/driver/nvidia/version")
                 .ok()
                 .and_then(|text| version(&text)),
@@ -47,10 +53,9 @@ impl Driver {
     }
 }
 
-fn library_in(folders: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
-    folders
-        .map(|folder| folder.join(LIBRARY))
-        .find(|file| file.exists())
+fn find(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    let files = folders.iter().map(|folder| folder.join(library));
+    files.into_iter().find(|file| file.exists())
 }
 
 /// The first word with a point in the module's line, such as `570.86.15`.
@@ -102,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_the_files_has_no_driver() {
-        assert_eq!(library_in(std::iter::once(PathBuf::from("/nowhere"))), None);
+        assert_eq!(find(LIBRARY, &[PathBuf::from("/nowhere")]), None);
         assert!(gpus(Path::new("/nowhere")).is_empty());
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `striata doctor`.
 
+mod cuda;
 mod driver;
 mod report;
 

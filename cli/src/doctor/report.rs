@@ -4,8 +4,13 @@
 use indicatif::BinaryBytes;
 use serde::Serialize;
 use striata::host::{HostMemory, TransparentMode};
+use striata_replay::{DeviceChoice, Devices};
 
+use super::cuda::{Cuda, Gpu, Library};
 use super::driver::Driver;
+
+/// The oldest driver that can be used.
+const MINIMUM_DRIVER: &str = "525.60";
 
 /// The machine; keys of `--json`. What cannot be told is null.
 #[derive(Clone, Debug, Serialize)]
@@ -24,17 +29,33 @@ pub(super) struct DoctorReport {
     gpu_driver_library: Option<String>,
     gpu_driver_version: Option<String>,
     gpus: Vec<String>,
+    minimum_driver: &'static str,
     cuda_backend: bool,
+    libraries: Vec<Library>,
+    cuda_devices: Vec<Gpu>,
     auto_device: &'static str,
+    #[serde(skip)]
+    cuda_sentences: Vec<String>,
 }
 
 impl DoctorReport {
     /// Looks at this machine.
     pub(super) fn of_this_machine() -> Self {
-        Self::of(&HostMemory::probe(), &Driver::look())
+        let auto = match Devices::open(DeviceChoice::Auto) {
+            Ok(Devices::Cuda(_)) => "cuda",
+            Ok(Devices::Sim { .. }) | Err(_) => "sim",
+        };
+        Self::of(&HostMemory::probe(), &Driver::look(), Cuda::look(), auto)
     }
 
-    fn of(memory: &HostMemory, driver: &Driver) -> Self {
+    fn of(memory: &HostMemory, driver: &Driver, mut cuda: Cuda, auto_device: &'static str) -> Self {
+        let missing = "libnccl.so.2 is not where the loader looks, and is not missed";
+        cuda.libraries.push(Library {
+            name: "libnccl".to_owned(),
+            purpose: "exchanges between GPUs, of which this version has none".to_owned(),
+            version: None,
+            problem: driver.collectives.is_none().then(|| missing.to_owned()),
+        });
         Self {
             version: env!("CARGO_PKG_VERSION"),
             platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
@@ -54,14 +75,18 @@ impl DoctorReport {
             gpu_driver_library: driver.library.as_ref().map(|p| p.display().to_string()),
             gpu_driver_version: driver.version.clone(),
             gpus: driver.gpus.clone(),
-            cuda_backend: false,
-            auto_device: "sim",
+            minimum_driver: MINIMUM_DRIVER,
+            cuda_backend: true,
+            cuda_sentences: cuda.sentences(),
+            libraries: cuda.libraries,
+            cuda_devices: cuda.gpus,
+            auto_device,
         }
     }
 
     /// One sentence a fact.
     pub(super) fn sentences(&self) -> Vec<String> {
-        vec![
+        let mut said = vec![
             format!("striata {} on {}.", self.version, self.platform),
             self.cores_sentence(),
             self.memory_sentence(),
@@ -69,10 +94,18 @@ impl DoctorReport {
             self.transparent_sentence(),
             self.numa_sentence(),
             self.driver_sentence(),
-            "This build has no CUDA backend, so --device auto chooses the simulated device: real \
-             bytes in host memory, modelled times."
-                .to_owned(),
-        ]
+        ];
+        said.extend_from_slice(&self.cuda_sentences);
+        said.push(self.device_sentence());
+        said
+    }
+
+    fn device_sentence(&self) -> String {
+        let device = match self.auto_device {
+            "cuda" => "the first GPU; striata selftest checks it",
+            _ => "the simulated device: real bytes in host memory, modelled times",
+        };
+        format!("--device auto chooses {device}.")
     }
 
     fn cores_sentence(&self) -> String {
@@ -137,15 +170,18 @@ impl DoctorReport {
                 "No GPU driver: there is neither libcuda.so.1 nor /proc/driver/nvidia.".to_owned()
             }
             (Some(library), None) => format!(
-                "The GPU driver library is at {library}, but its kernel module is not loaded: no \
-                 GPU can be used."
+                "The GPU driver library is at {library}, but its kernel module is not loaded, as \
+                 /proc/driver/nvidia tells."
             ),
             (None, Some(version)) => format!(
                 "The GPU kernel module {version} is loaded ({gpus}), but libcuda.so.1 is not \
                  where the loader looks."
             ),
             (Some(library), Some(version)) => {
-                format!("GPU driver {version} with {library}; {gpus}.")
+                format!(
+                    "GPU driver {version} ({MINIMUM_DRIVER} or newer is needed) with {library}; \
+                     {gpus}."
+                )
             }
         }
     }
@@ -158,20 +194,26 @@ mod tests {
     fn driver(library: bool, version: bool) -> Driver {
         Driver {
             library: library.then(|| "/usr/lib/libcuda.so.1".into()),
+            collectives: None,
             version: version.then(|| "570.1".to_owned()),
             gpus: Vec::new(),
         }
     }
 
+    fn report(memory: &HostMemory, driver: &Driver) -> DoctorReport {
+        DoctorReport::of(memory, driver, Cuda::default(), "sim")
+    }
+
     #[test]
     fn nothing_known_is_said_too() {
-        let report = DoctorReport::of(&HostMemory::default(), &driver(false, false));
+        let report = report(&HostMemory::default(), &driver(false, false));
         let text = report.sentences().join("\n");
         for part in [
             "cannot be told",
             "tells nothing",
             "No GPU driver",
             "simulated device",
+            "No libnccl",
         ] {
             assert!(text.contains(part), "{part:?} is missing from {text}");
         }
@@ -180,7 +222,7 @@ mod tests {
     #[test]
     fn half_a_driver_is_named_as_such() {
         let text = |library, version| {
-            DoctorReport::of(&HostMemory::default(), &driver(library, version)).driver_sentence()
+            report(&HostMemory::default(), &driver(library, version)).driver_sentence()
         };
         assert!(text(true, false).contains("not loaded"));
         assert!(text(false, true).contains("not where the loader looks"));
@@ -199,7 +241,7 @@ mod tests {
             numa_nodes: Some(vec![0, 1]),
             ..HostMemory::default()
         };
-        let text = DoctorReport::of(&memory, &driver(false, false))
+        let text = report(&memory, &driver(false, false))
             .sentences()
             .join("\n");
         for part in [

@@ -4,17 +4,13 @@
 mod curve;
 mod table;
 
-use striata_replay::{DeviceChoice, ReplayConfig, ReplayObserver, ReplayReport, RequestRecord};
+use striata_replay::{ReplayObserver, ReplayReport, RequestRecord};
 
 use self::curve::Curve;
 use crate::args::{OutputArgs, ReplayArgs};
 use crate::error::{CliError, EXIT_FAILED, complain};
 use crate::output::{CsvFile, TextFile, print, print_json};
 use crate::progress::Progress;
-
-/// Said when the choice of the device was left to the program.
-const AUTO_DEVICE: &str =
-    "this build has no CUDA backend, so --device auto is the simulated device";
 
 /// Replays, prints, and returns the exit code.
 ///
@@ -24,7 +20,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<u8, CliError> {
     let config = args.config()?;
     let mut watch = Watch::new(&args.output)?;
     let report = striata_replay::replay(&config, &mut watch)?;
-    watch.finish(&config, &report)?;
+    watch.finish(&report)?;
     if args.output.json {
         print_json(&report)?;
     } else {
@@ -90,11 +86,8 @@ impl Watch {
     }
 
     /// Ends the files.
-    fn finish(mut self, config: &ReplayConfig, report: &ReplayReport) -> Result<(), CliError> {
-        let chosen = config.device == DeviceChoice::Auto && !config.metadata_only;
-        let device = chosen.then_some(AUTO_DEVICE);
-        let notes = report.notices.iter().map(String::as_str);
-        let notes: Vec<&str> = device.into_iter().chain(notes).collect();
+    fn finish(mut self, report: &ReplayReport) -> Result<(), CliError> {
+        let notes: Vec<&str> = report.notices.iter().map(String::as_str).collect();
         self.progress.finish(&notes);
         if let Some(error) = self.failed {
             return Err(error);

@@ -33,6 +33,11 @@ fn heading(report: &ReplayReport) -> String {
         ),
         (false, false) => format!("rows of {} B", c.row_bytes),
     };
+    let device = if c.device_name.is_empty() {
+        c.device.clone()
+    } else {
+        format!("{} ({})", c.device, c.device_name)
+    };
     format!(
         "{} on {}: tp {}, dp {}, c = {}, P = {}, W = {} tokens, {} layers, {rows}\n\
          L1 {}, L2 {}, {}, {}, device {}",
@@ -48,7 +53,7 @@ fn heading(report: &ReplayReport) -> String {
         c.l2,
         c.policy,
         c.write_policy,
-        c.device,
+        device,
     )
 }
 

@@ -103,6 +103,11 @@ impl CopyCalls {
         }
     }
 
+    /// Whether both forms are served by batch calls.
+    pub(super) const fn in_batches(&self) -> bool {
+        !matches!(self.runs, RunCall::Each) && !matches!(self.boxes, BoxCall::Each)
+    }
+
     /// What serves plain runs, in words.
     pub(super) const fn runs_by(&self) -> &'static str {
         match self.runs {

@@ -11,7 +11,7 @@ use striata_kernels::source::SOURCES;
 use super::event::CudaEvent;
 use super::keep::Kept;
 use super::launch::{self, RowWork};
-use super::memory::CudaMemory;
+use super::memory::{self, CudaMemory};
 use super::pin::CudaPinner;
 use super::shared::{CudaConfig, Shared};
 use super::stream::CudaStream;
@@ -72,6 +72,21 @@ impl CudaDevice {
     #[must_use]
     pub fn copy_calls(&self) -> [&'static str; 2] {
         [self.0.calls.runs_by(), self.0.calls.boxes_by()]
+    }
+
+    /// Whether the driver takes many copies in one call, plain runs and rectangles.
+    #[must_use]
+    pub fn copies_in_batches(&self) -> bool {
+        self.0.calls.in_batches()
+    }
+
+    /// Bytes of memory that are free now.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn free_bytes(&self) -> Result<u64, GpuError> {
+        let _scope = self.0.enter()?;
+        memory::free_and_total(&self.0).map(|(free, _)| free)
     }
 
     /// Compiles and loads every kernel now, so that no launch has to.

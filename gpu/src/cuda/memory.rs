@@ -131,13 +131,19 @@ impl Drop for Allocation {
     }
 }
 
-/// How much memory is free, in words.
-fn room(shared: &Shared) -> String {
+/// Bytes that are free, and all.
+pub(super) fn free_and_total(shared: &Shared) -> Result<(u64, u64), GpuError> {
     let (mut free, mut total) = (0usize, 0usize);
     // SAFETY: (3) the places outlive the call.
     let status = unsafe { (shared.driver.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
-    match shared.check("cuMemGetInfo", status) {
-        Ok(()) => format!("{free} of {total} bytes are free"),
+    shared.check("cuMemGetInfo", status)?;
+    Ok((free as u64, total as u64))
+}
+
+/// How much memory is free, in words.
+fn room(shared: &Shared) -> String {
+    match free_and_total(shared) {
+        Ok((free, total)) => format!("{free} of {total} bytes are free"),
         Err(error) => error.to_string(),
     }
 }

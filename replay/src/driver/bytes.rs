@@ -162,7 +162,9 @@ impl<D: Device> Engine for WholeEngine<D> {
         let layer = plan.compute.layer_nanos(request.input_tokens, 0);
         let nanos = layer.saturating_mul(plan.layers().into());
         for (shard, stream) in self.shards().iter().zip(&self.streams) {
-            shard.device().occupy(stream, nanos)?;
+            if nanos > 0 {
+                shard.device().occupy(stream, nanos)?;
+            }
         }
         Ok(Forward {
             ttft_ns: self.finish()?.since(arrival),

@@ -8,6 +8,7 @@
 
 mod bytes;
 mod checks;
+mod devices;
 mod engine;
 mod fault;
 mod identity;
@@ -19,15 +20,15 @@ mod row_log;
 mod spans;
 mod totals;
 
+pub use devices::Devices;
+
 use std::time::Instant;
 
 use striata::HiCacheSetup;
 use striata_gpu::Device;
-use striata_gpu::sim::{SimConfig, SimDevice};
-use striata_host::HostMemory;
 
-use crate::config::{DeviceChoice, ReplayConfig};
-use crate::error::{ConfigError, ReplayError};
+use crate::config::ReplayConfig;
+use crate::error::ReplayError;
 use crate::process::peak_memory_bytes;
 use crate::report::{ReplayObserver, ReplayReport};
 use crate::tally::Tally;
@@ -62,21 +63,19 @@ pub fn replay(
         let engines = engines.collect::<Result<_, _>>()?;
         return run(config, &plan, engines, report, observer);
     }
-    let devices = |replica: u32| -> Vec<SimDevice> {
-        let first = replica * plan.topology.attention_tp();
-        let ranks = first..first + plan.topology.attention_tp();
-        ranks
-            .map(|rank| SimDevice::new(SimConfig::new(rank)))
-            .collect()
-    };
-    match config.device {
-        DeviceChoice::Auto | DeviceChoice::Sim => {
+    let devices = Devices::open(config.device)?;
+    devices.check_memory(&plan)?;
+    match devices {
+        Devices::Sim { why } => {
+            report.notices.extend(why);
+            let devices = |replica| devices::simulated(&plan, replica);
             run_with_bytes(config, &plan, devices, report, observer)
         }
-        DeviceChoice::Cuda => Err(ReplayError::Config(ConfigError::NoDevice {
-            device: "cuda",
-            reason: "this build has no CUDA backend",
-        })),
+        Devices::Cuda(device) => {
+            let ranks = plan.topology.attention_tp();
+            let devices = |_| (0..ranks).map(|_| device.clone()).collect();
+            run_with_bytes(config, &plan, devices, report, observer)
+        }
     }
 }
 
@@ -90,7 +89,6 @@ fn run_with_bytes<D: Device>(
     let mut setup = HiCacheSetup::new(plan.planner());
     setup.host_layout = config.host_layout;
     let (l1_bytes, l2_bytes) = plan.bytes_per_rank();
-    check_memory(plan, l1_bytes, l2_bytes)?;
     report.l1.bytes_per_rank = l1_bytes;
     report.l2.bytes_per_rank = l2_bytes;
     let mut engines = Vec::new();
@@ -100,28 +98,11 @@ fn run_with_bytes<D: Device>(
             let description = device.describe();
             report.simulated = description.simulated_time;
             report.config.device = description.backend.to_owned();
+            report.config.device_name = description.name;
         }
         engines.push(WholeEngine::new(plan, &setup, devices)?);
     }
     run(config, plan, engines, report, observer)
-}
-
-/// Both tiers of every rank are in this machine's memory.
-fn check_memory(plan: &Plan, l1_bytes: u64, l2_bytes: u64) -> Result<(), ConfigError> {
-    let ranks = plan.topology.tp();
-    let needed = l1_bytes
-        .saturating_add(l2_bytes)
-        .saturating_mul(ranks.into());
-    match HostMemory::probe().spare() {
-        Some(spare) if needed > spare => Err(ConfigError::TooMuchMemory {
-            needed,
-            spare,
-            ranks,
-            l1_bytes,
-            l2_bytes,
-        }),
-        _ => Ok(()),
-    }
 }
 
 /// Serves the selected requests.

@@ -14,6 +14,8 @@ use crate::report::MismatchedRow;
 /// Rows of one request and rank that the log can name; more are counted.
 const RECORDS: usize = 1 << 16;
 const WORD: usize = size_of::<u32>();
+/// Device memory of a log.
+pub(super) const BYTES: u64 = (VerifyLog::words(RECORDS) * WORD) as u64;
 
 /// A log in device memory.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub(crate) struct RowLog<D: Device> {
 impl<D: Device> RowLog<D> {
     /// An empty log.
     pub(crate) fn new(device: &D) -> Result<Self, GpuError> {
-        let memory = device.alloc((VerifyLog::words(RECORDS) * WORD) as u64)?;
+        let memory = device.alloc(BYTES)?;
         let log = Self { memory };
         log.clear(device)?;
         Ok(log)

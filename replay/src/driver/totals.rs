@@ -41,13 +41,14 @@ impl CopyTotals {
         report: &mut ReplayReport,
     ) {
         for (rank, shard) in (0..).zip(shards) {
-            let stats = shard.device().stats();
-            report.collective_calls += stats.cross_device;
+            report.collective_calls += shard.device().stats().cross_device;
+            // Not the device's bytes: ranks may share it.
+            let stats = shard.transfer_stats();
             report.ranks.push(RankReport {
                 replica,
                 rank,
-                bytes_to_device: stats.bytes_to_device,
-                bytes_to_host: stats.bytes_to_host,
+                bytes_to_device: stats.loads.done_bytes,
+                bytes_to_host: stats.stores.done_bytes,
             });
         }
         // Bytes a nanosecond are 10^9 bytes a second.
