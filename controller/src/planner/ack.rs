@@ -17,8 +17,11 @@ impl Planner {
         let mut operation = self
             .operations
             .remove(&op)
-            .filter(|operation| operation.good_pages.is_none())
             .ok_or(Error::UnknownOperation { op })?;
+        if operation.good_pages.is_some() || operation.arrived.is_some() {
+            self.operations.insert(op, operation);
+            return Err(Error::UnknownOperation { op });
+        }
         let pages = operation.order.pages.len();
         if ack.good_pages as usize > pages {
             self.operations.insert(op, operation);
@@ -28,14 +31,39 @@ impl Planner {
                 good: ack.good_pages,
             });
         }
-        operation.good_pages = Some(ack.good_pages);
         tracing::debug!(%op, good_pages = ack.good_pages, pages, "operation ended");
-        let good = ack.good_pages as usize;
-        match operation.order.kind {
-            OrderKind::Store => self.end_store(&operation.order.pages, good),
-            OrderKind::Load | OrderKind::Cancel => self.end_load(operation, good),
-        }?;
+        if operation.order.kind == OrderKind::Store {
+            self.end_store(&operation.order.pages, ack.good_pages as usize)?;
+        } else if self.stands_on_a_load(&operation)? {
+            operation.arrived = Some(ack.good_pages);
+            self.operations.insert(op, operation);
+        } else {
+            self.end_load(operation, ack.good_pages)?;
+            self.end_loads_above()?;
+        }
         self.sweep()
+    }
+
+    /// Ends the loads that have arrived and that no load in flight carries any more. Those that
+    /// carry others are older.
+    fn end_loads_above(&mut self) -> Result<(), Error> {
+        let arrived = self.operations.iter().filter_map(|(op, operation)| {
+            let good_pages = operation.arrived?;
+            Some(Ack {
+                op: *op,
+                good_pages,
+            })
+        });
+        for Ack { op, good_pages } in arrived.collect::<Vec<_>>() {
+            if let Some(operation) = self.operations.remove(&op) {
+                if self.stands_on_a_load(&operation)? {
+                    self.operations.insert(op, operation);
+                } else {
+                    self.end_load(operation, good_pages)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes back the leases that were dropped since the last call, on whatever thread.
