@@ -36,7 +36,8 @@ pub struct Model {
 
 /// Mixes a symbol into a hash of what stands before it.
 const fn mix(state: u128, symbol: u8) -> u128 {
-    let state = (state ^ (symbol as u128 + 1)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
+    let state =
+        (state ^ (symbol as u128 + 1)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
     state ^ (state >> 61)
 }
 
@@ -171,7 +172,8 @@ impl Model {
     /// events of before are still to come.
     #[must_use]
     pub fn told(&self, root: u8, path: &[u8]) -> Option<usize> {
-        let on = |tier: &BTreeMap<PageKey, usize>, key: &PageKey| tier.get(key).is_some_and(|n| *n > 0);
+        let on =
+            |tier: &BTreeMap<PageKey, usize>, key: &PageKey| tier.get(key).is_some_and(|n| *n > 0);
         let keys = keys_of(root, path).into_iter();
         let there = |key: &PageKey| on(&self.on_l1, key) || on(&self.on_l2, key);
         self.epochs

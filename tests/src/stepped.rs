@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use striata::core::prefix::Namespace;
 use striata::core::{L1Page, LayerId, PageGeometry, PoolGeometry, PoolKind, Stripe};
-use striata::gpu::{Device, GpuError};
 use striata::gpu::planes::L1Planes;
 use striata::gpu::sim::{SimConfig, SimDevice, SimEvent, SimMemory, SimScheduler, SimStream};
 use striata::gpu::transfer::{Submission, TransferConfig, TransferError};
+use striata::gpu::{Device, GpuError};
 use striata::host::{HostPool, HostPoolConfig, HugePages};
 use striata::kernels::rows::{PageSeed, RowParams, RowSpan, VerifyLog, read_log};
 use striata::{Error, HiCache, HiCacheSetup, Lease, PlannerConfig, ShardGroup};
@@ -84,7 +84,9 @@ impl Stepped {
         let devices: Vec<_> = (0..sizes.groups * sizes.dcp)
             .map(|rank| SimDevice::new(SimConfig::stepped(rank, &scheduler)))
             .collect();
-        let streams = devices.iter().map(|d| d.stream("compute").expect("a stream"));
+        let streams = devices
+            .iter()
+            .map(|d| d.stream("compute").expect("a stream"));
         let streams = streams.collect();
         let planes = devices.iter().map(|device| {
             let planes = L1Planes::alloc(device, pool).expect("planes");
@@ -159,7 +161,9 @@ impl Stepped {
         known: usize,
     ) -> Result<Forward, Error> {
         let spans = |pages: std::ops::Range<usize>| -> Arc<[RowSpan]> {
-            let at = pages.clone().map(|at| self.span(at, lease.pages()[at], contents[at]));
+            let at = pages
+                .clone()
+                .map(|at| self.span(at, lease.pages()[at], contents[at]));
             at.collect()
         };
         let (read, write) = (spans(0..known), spans(known..lease.pages().len()));
@@ -289,7 +293,10 @@ impl Stepped {
             self.settle()?;
         }
         let stats = self.cache.stats();
-        assert_eq!(stats.free_pages_l1, self.sizes.l1_pages, "lost on L1: {stats:?}");
+        assert_eq!(
+            stats.free_pages_l1, self.sizes.l1_pages,
+            "lost on L1: {stats:?}"
+        );
         for root in 0..roots {
             self.cache.reset(namespace(root))?;
         }

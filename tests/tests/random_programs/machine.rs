@@ -4,7 +4,7 @@
 use striata::core::prefix::PageKey;
 use striata::gpu::GpuError;
 use striata::gpu::sim::{FaultPlan, OpClass};
-use striata::{Confirm, Error, KvEvent, Lease, Prefix, Reserve};
+use striata::{Confirm, Error, KvEvent, Lease, PlannerStats, Prefix, Reserve};
 use striata_tests::model::{Content, Model, contents_of, keys_of};
 use striata_tests::stepped::{Forward, Stepped, namespace};
 
@@ -43,7 +43,9 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(program: &Program) -> Self {
         Self {
-            engine: Stepped::new(program.seed, program.sizes, |config| program.configure(config)),
+            engine: Stepped::new(program.seed, program.sizes, |config| {
+                program.configure(config)
+            }),
             model: Model::default(),
             requests: Vec::new(),
             next: 0,
@@ -57,6 +59,7 @@ impl Machine {
     /// Runs one call, if it can be made, and checks everything.
     pub(crate) fn step(&mut self, op: &Op) {
         match *op {
+            Op::Serve { path, settled } => self.serve_beside(path, settled),
             Op::Reserve { path, tail } => self.reserve(path, tail),
             Op::Load { path } => self.load(path),
             Op::Lookup { path } => self.lookup(path),
@@ -64,14 +67,22 @@ impl Machine {
             Op::Forward { lease } => self.on(lease, Self::forward),
             Op::StepEnd => self.step_end(),
             Op::Confirm { lease } => self.on(lease, Self::confirm),
-            Op::Insert { lease, pages, chunk } => {
+            Op::Insert {
+                lease,
+                pages,
+                chunk,
+            } => {
                 self.on(lease, |machine, at| machine.insert(at, pages.into(), chunk));
             }
             Op::Extend { lease, bits, pages } => {
                 self.on(lease, |machine, at| machine.extend(at, bits, pages.into()));
             }
             Op::Store { lease } => self.on(lease, |machine, at| {
-                machine.engine.cache.store(&machine.requests[at].lease).unwrap();
+                machine
+                    .engine
+                    .cache
+                    .store(&machine.requests[at].lease)
+                    .unwrap();
             }),
             Op::Drop { lease, elsewhere } => {
                 self.on(lease, |machine, at| machine.drop_request(at, elsewhere));
@@ -88,7 +99,12 @@ impl Machine {
             Op::Run { steps } => (0..steps).for_each(|_| {
                 self.engine.scheduler.step().unwrap();
             }),
-            Op::Fault { rank, direction, nth, fault } => {
+            Op::Fault {
+                rank,
+                direction,
+                nth,
+                fault,
+            } => {
                 let rank = usize::from(rank) % self.engine.ranks();
                 let plan = FaultPlan::new().with(OpClass::CopyOf(direction), nth.into(), fault);
                 self.engine.device(rank).arm(&plan);
@@ -123,7 +139,10 @@ impl Machine {
         let (root, symbols) = (path.root, path.symbols());
         let keys = keys_of(root, &symbols);
         let tokens = symbols.len() as u64 * self.engine.page_tokens() + u64::from(tail);
-        let prefix = Prefix::Keys { keys: &keys, tokens };
+        let prefix = Prefix::Keys {
+            keys: &keys,
+            tokens,
+        };
         let outcome = self.engine.cache.reserve(namespace(root), prefix);
         match outcome {
             Ok(Reserve::Granted(lease)) => self.granted(lease, root, symbols),
@@ -137,17 +156,39 @@ impl Machine {
         }
     }
 
+    fn serve_beside(&mut self, path: Path, settled: bool) {
+        let before = self.next;
+        self.reserve(path, true);
+        let at = self.requests.len().wrapping_sub(1);
+        if self.next == before {
+            return;
+        }
+        self.forward(at);
+        if settled {
+            self.engine.settle().unwrap();
+        }
+        self.step_end();
+        self.insert(at, usize::MAX, false);
+        self.drop_request(at, false);
+    }
+
     /// With nothing held and nothing in flight, whatever fits is granted.
     fn check_refusal(&self, needed: u64) {
         let idle = self.requests.is_empty() && self.engine.cache.stats().operations_in_flight == 0;
-        assert!(!idle || needed > self.l1_pages as u64, "{needed} pages are refused");
+        assert!(
+            !idle || needed > self.l1_pages as u64,
+            "{needed} pages are refused"
+        );
     }
 
     fn load(&mut self, path: Path) {
         let (root, symbols) = (path.root, path.symbols());
         let keys = keys_of(root, &symbols);
         let tokens = symbols.len() as u64 * self.engine.page_tokens() + 1;
-        let prefix = Prefix::Keys { keys: &keys, tokens };
+        let prefix = Prefix::Keys {
+            keys: &keys,
+            tokens,
+        };
         match self.engine.cache.load(namespace(root), prefix) {
             Ok(None) => {}
             Ok(Some(lease)) => {
@@ -191,7 +232,10 @@ impl Machine {
         let tokens = symbols.len() as u64 * w + 1;
         let found = (self.engine.cache).lookup(
             namespace(path.root),
-            Prefix::Keys { keys: &keys, tokens },
+            Prefix::Keys {
+                keys: &keys,
+                tokens,
+            },
         );
         let pages = usize::try_from((found.tokens_l1 + found.tokens_l2) / w).unwrap();
         assert!(pages <= self.model.matchable(path.root, &symbols));
@@ -216,7 +260,10 @@ impl Machine {
         }
         let request = &mut self.requests[at];
         let known = request.written;
-        match self.engine.forward(&request.lease, &request.contents, known) {
+        match self
+            .engine
+            .forward(&request.lease, &request.contents, known)
+        {
             Ok(forward) => {
                 request.forwards.push(forward);
                 request.written = request.contents.len();
@@ -250,7 +297,12 @@ impl Machine {
     /// are known.
     fn read_back(&mut self, at: usize) {
         let engine = &self.engine;
-        let Request { lease, forwards, confirmed, .. } = &mut self.requests[at];
+        let Request {
+            lease,
+            forwards,
+            confirmed,
+            ..
+        } = &mut self.requests[at];
         let right = match confirmed {
             None if !lease.loads().is_empty() => return,
             Some(Confirm::LoadFailed { valid_tokens }) => *valid_tokens / engine.page_tokens(),
@@ -261,7 +313,10 @@ impl Machine {
                 return true;
             };
             let wrong = differing.iter().find(|page| (**page as u64) < right);
-            assert_eq!(wrong, None, "page read wrong bytes: {lease:?}, {confirmed:?}");
+            assert_eq!(
+                wrong, None,
+                "page read wrong bytes: {lease:?}, {confirmed:?}"
+            );
             false
         });
     }
@@ -284,7 +339,8 @@ impl Machine {
             Err(other) => panic!("{other}"),
         };
         assert!(done, "an insert over a load that did not arrive");
-        self.model.insert(request.root, request.epoch, &request.path[..pages]);
+        self.model
+            .insert(request.root, request.epoch, &request.path[..pages]);
         for duplicate in inserted.duplicates {
             let own = request.lease.pages()[duplicate.index];
             assert_eq!(own, duplicate.duplicate);
@@ -301,7 +357,12 @@ impl Machine {
         let more = (0..pages).map(|page| bits >> page & 1);
         let path: Vec<u8> = request.path.iter().copied().chain(more).collect();
         let tokens = path.len() as u64 * w;
-        match self.engine.cache.extend(&mut request.lease, tokens).unwrap() {
+        match self
+            .engine
+            .cache
+            .extend(&mut request.lease, tokens)
+            .unwrap()
+        {
             None => {}
             Some(Reserve::Granted(_)) => panic!("an extension grants no lease"),
             Some(Reserve::NotNow { .. }) => return,
@@ -338,7 +399,8 @@ impl Machine {
     }
 
     /// Ends everything, reads all that is cached, and empties the tiers.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) -> PlannerStats {
+        let stats = self.engine.cache.stats();
         self.engine.settle().unwrap();
         self.step_running = false;
         for at in 0..self.requests.len() {
@@ -359,6 +421,7 @@ impl Machine {
         }
         self.engine.empty(ROOTS).unwrap();
         self.engine.check();
+        stats
     }
 
     /// A request from start to end, with nothing beside it.
@@ -366,7 +429,10 @@ impl Machine {
         let keys = keys_of(root, &path);
         let tokens = path.len() as u64 * self.engine.page_tokens();
         let tokens = tokens + u64::from(!self.full_length_hits);
-        let prefix = Prefix::Keys { keys: &keys, tokens };
+        let prefix = Prefix::Keys {
+            keys: &keys,
+            tokens,
+        };
         match self.engine.cache.reserve(namespace(root), prefix).unwrap() {
             Reserve::Granted(lease) => self.granted(lease, root, path),
             Reserve::OutOfSpace { needed, .. } => return self.check_refusal(needed),

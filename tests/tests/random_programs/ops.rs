@@ -36,23 +36,66 @@ impl Path {
 /// One call, or what the world does between two calls. Leases are named modulo their number.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Reserve { path: Path, tail: bool },
-    Load { path: Path },
-    Lookup { path: Path },
+    /// Reserve, forward, the end of the step, insert and drop; with every copy awaited, or with all
+    /// left in flight.
+    Serve {
+        path: Path,
+        settled: bool,
+    },
+    Reserve {
+        path: Path,
+        tail: bool,
+    },
+    Load {
+        path: Path,
+    },
+    Lookup {
+        path: Path,
+    },
     StartLoads,
-    Forward { lease: u8 },
+    Forward {
+        lease: u8,
+    },
     StepEnd,
-    Confirm { lease: u8 },
-    Insert { lease: u8, pages: u8, chunk: bool },
-    Extend { lease: u8, bits: u8, pages: u8 },
-    Store { lease: u8 },
-    Drop { lease: u8, elsewhere: bool },
-    Evict { pages: u8 },
-    Reset { root: u8 },
+    Confirm {
+        lease: u8,
+    },
+    Insert {
+        lease: u8,
+        pages: u8,
+        chunk: bool,
+    },
+    Extend {
+        lease: u8,
+        bits: u8,
+        pages: u8,
+    },
+    Store {
+        lease: u8,
+    },
+    Drop {
+        lease: u8,
+        elsewhere: bool,
+    },
+    Evict {
+        pages: u8,
+    },
+    Reset {
+        root: u8,
+    },
     Poll,
-    Pump { times: u8 },
-    Run { steps: u8 },
-    Fault { rank: u8, direction: Direction, nth: u8, fault: Fault },
+    Pump {
+        times: u8,
+    },
+    Run {
+        steps: u8,
+    },
+    Fault {
+        rank: u8,
+        direction: Direction,
+        nth: u8,
+        fault: Fault,
+    },
     Release,
     Settle,
 }
@@ -75,11 +118,27 @@ pub(crate) struct Program {
 impl fmt::Debug for Program {
     /// A call a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, sizes, policy, write_policy, ops, .. } = self;
+        let Self {
+            seed,
+            sizes,
+            policy,
+            write_policy,
+            ops,
+            ..
+        } = self;
         writeln!(f, "seed {seed}, {sizes:?}, {policy}, {write_policy}")?;
-        let Self { duplicates_first, quota, max_store_pages, watermark, .. } = self;
+        let Self {
+            duplicates_first,
+            quota,
+            max_store_pages,
+            watermark,
+            ..
+        } = self;
         writeln!(f, "duplicates first {duplicates_first}, quota {quota:?}, ")?;
-        writeln!(f, "at most {max_store_pages:?} in stores, watermark {watermark}, ")?;
+        writeln!(
+            f,
+            "at most {max_store_pages:?} in stores, watermark {watermark}, "
+        )?;
         writeln!(f, "full-length hits {}", self.full_length_hits)?;
         ops.iter().try_for_each(|op| writeln!(f, "{op:?}"))
     }
@@ -99,7 +158,8 @@ impl Program {
 }
 
 fn path() -> impl Strategy<Value = Path> {
-    (0..ROOTS, any::<u8>(), 0u8..7).prop_map(|(root, bits, len)| Path { root, bits, len })
+    let len = prop_oneof![1 => 0u8..2, 5 => 2u8..7];
+    (0..ROOTS, any::<u8>(), len).prop_map(|(root, bits, len)| Path { root, bits, len })
 }
 
 fn fault() -> impl Strategy<Value = Op> {
@@ -120,6 +180,8 @@ fn fault() -> impl Strategy<Value = Op> {
 fn op(resets: bool) -> impl Strategy<Value = Op> {
     let lease = any::<u8>;
     prop_oneof![
+        20 => (path(), any::<bool>())
+            .prop_map(|(path, settled)| Op::Serve { path, settled }),
         14 => (path(), any::<bool>()).prop_map(|(path, tail)| Op::Reserve { path, tail }),
         4 => path().prop_map(|path| Op::Load { path }),
         3 => path().prop_map(|path| Op::Lookup { path }),
@@ -132,13 +194,13 @@ fn op(resets: bool) -> impl Strategy<Value = Op> {
         5 => (lease(), any::<u8>(), 1u8..3)
             .prop_map(|(lease, bits, pages)| Op::Extend { lease, bits, pages }),
         2 => lease().prop_map(|lease| Op::Store { lease }),
-        9 => (lease(), any::<bool>()).prop_map(|(lease, elsewhere)| Op::Drop { lease, elsewhere }),
-        3 => (0u8..8).prop_map(|pages| Op::Evict { pages }),
+        12 => (lease(), any::<bool>()).prop_map(|(lease, elsewhere)| Op::Drop { lease, elsewhere }),
+        6 => (0u8..8).prop_map(|pages| Op::Evict { pages }),
         1 => (0..ROOTS).prop_map(move |root| if resets { Op::Reset { root } } else { Op::Poll }),
         5 => Just(Op::Poll),
         8 => (1u8..6).prop_map(|times| Op::Pump { times }),
         8 => (1u8..30).prop_map(|steps| Op::Run { steps }),
-        3 => fault(),
+        5 => fault(),
         2 => Just(Op::Release),
         2 => Just(Op::Settle),
     ]
@@ -146,18 +208,27 @@ fn op(resets: bool) -> impl Strategy<Value = Op> {
 
 fn sizes() -> impl Strategy<Value = Sizes> {
     let call_pieces = prop_oneof![Just(512usize), Just(3)];
-    (1u32..=8, 1u32..3, 1u32..3, 1u32..4, 4u64..14, 0u32..14, call_pieces).prop_map(
-        |(dcp, groups, page_rows, layers, l1_pages, l2_pages, call_pieces)| Sizes {
-            dcp,
-            groups: if dcp <= 2 { groups } else { 1 },
-            // A page of one token leaves no room for a tail.
-            page_rows: if dcp == 1 { page_rows + 1 } else { page_rows },
-            layers,
-            l1_pages,
-            l2_pages,
-            call_pieces,
-        },
+    (
+        1u32..=8,
+        1u32..3,
+        1u32..3,
+        1u32..4,
+        4u64..14,
+        0u32..14,
+        call_pieces,
     )
+        .prop_map(
+            |(dcp, groups, page_rows, layers, l1_pages, l2_pages, call_pieces)| Sizes {
+                dcp,
+                groups: if dcp <= 2 { groups } else { 1 },
+                // A page of one token leaves no room for a tail.
+                page_rows: if dcp == 1 { page_rows + 1 } else { page_rows },
+                layers,
+                l1_pages,
+                l2_pages,
+                call_pieces,
+            },
+        )
 }
 
 /// Programs of `calls` calls on average, with or without resets of namespaces.
