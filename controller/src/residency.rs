@@ -8,7 +8,7 @@
 //! | L1 | reserved | resident | insert gives it to the prefix index |
 //! | L1 | reserved | free | the lease is released: rows never inserted, or a duplicate |
 //! | L1 | loading | resident | the load is acknowledged |
-//! | L1 | loading | failed | the load did not bring this page |
+//! | L1 | loading | failed | the load did not bring this page, or one of pages above it failed |
 //! | L1 | failed | free | the last lease on the failed load is released |
 //! | L1 | resident | free | eviction |
 //! | L2 | free | storing | a store writes it |

@@ -196,7 +196,7 @@ fn b34_rank_hang_no_step_waits_for_the_copy_of_another_rank() {
 }
 
 fn rand(rng: &mut TestRng) -> u64 {
-    use proptest::prelude::RngCore;
+    use proptest::prelude::Rng;
     rng.next_u64()
 }
 

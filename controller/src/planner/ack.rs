@@ -2,7 +2,7 @@
 //! Acknowledgements and releases: what gives pages back.
 
 use super::lease_table::LeaseState;
-use super::{Ack, OrderKind, Planner};
+use super::{Ack, Operation, OrderKind, Planner};
 use crate::error::Error;
 use crate::residency::PageState;
 
@@ -14,16 +14,14 @@ impl Planner {
     /// No such operation in flight; more good pages than it has.
     pub fn acknowledge(&mut self, ack: Ack) -> Result<(), Error> {
         let op = ack.op;
-        let unknown = Error::UnknownOperation { op };
-        // A failed load stays in the table for its leases and has ended all the same.
-        if self
-            .operations
-            .get(&op)
-            .is_none_or(|operation| operation.good_pages.is_some())
-        {
-            return Err(unknown);
+        // A load that failed, or that rests on one in flight, stays in the table and has ended.
+        if self.operations.get(&op).is_none_or(Operation::has_ended) {
+            return Err(Error::UnknownOperation { op });
         }
-        let mut operation = self.operations.remove(&op).ok_or(unknown)?;
+        let mut operation = self
+            .operations
+            .remove(&op)
+            .ok_or(Error::UnknownOperation { op })?;
         let pages = operation.order.pages.len();
         if ack.good_pages as usize > pages {
             self.operations.insert(op, operation);
@@ -33,14 +31,39 @@ impl Planner {
                 good: ack.good_pages,
             });
         }
-        operation.good_pages = Some(ack.good_pages);
         tracing::debug!(%op, good_pages = ack.good_pages, pages, "operation ended");
-        let good = ack.good_pages as usize;
-        match operation.order.kind {
-            OrderKind::Store => self.end_store(&operation.order.pages, good),
-            OrderKind::Load | OrderKind::Cancel => self.end_load(operation, good),
-        }?;
+        if operation.order.kind == OrderKind::Store {
+            self.end_store(&operation.order.pages, ack.good_pages as usize)?;
+        } else if self.stands_on_a_load(&operation)? {
+            operation.arrived = Some(ack.good_pages);
+            self.operations.insert(op, operation);
+        } else {
+            self.end_load(operation, ack.good_pages)?;
+            self.end_loads_above()?;
+        }
         self.sweep()
+    }
+
+    /// Ends the loads that have arrived and that no load in flight carries any more. Those that
+    /// carry others are older.
+    fn end_loads_above(&mut self) -> Result<(), Error> {
+        let arrived = self.operations.iter().filter_map(|(op, operation)| {
+            let good_pages = operation.arrived?;
+            Some(Ack {
+                op: *op,
+                good_pages,
+            })
+        });
+        for Ack { op, good_pages } in arrived.collect::<Vec<_>>() {
+            if let Some(operation) = self.operations.remove(&op) {
+                if self.stands_on_a_load(&operation)? {
+                    self.operations.insert(op, operation);
+                } else {
+                    self.end_load(operation, good_pages)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes back the leases that were dropped since the last call, on whatever thread.

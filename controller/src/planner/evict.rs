@@ -58,20 +58,34 @@ impl Planner {
             room.freed = self.evict_l1(short)?;
             return Ok(room);
         }
+        // A page without a copy hides those above it that have one, so one pass may not be enough.
+        loop {
+            let free = self.l1.free_pages() + room.freeing;
+            let short = needed.saturating_sub(free);
+            if short == 0 || !self.store_or_evict(short, &mut room)? {
+                return Ok(room);
+            }
+        }
+    }
+
+    /// Evicts what has a copy on L2 and starts to store what has none. False if nothing has left
+    /// L1, so that another pass would do no more.
+    fn store_or_evict(&mut self, pages: usize, room: &mut Room) -> Result<bool, Error> {
         let mut unstored = std::mem::take(&mut self.unstored);
         unstored.clear();
-        room.freed = self
-            .evicting(|index, evicted| index.evict_l1_store_first(short, evicted, &mut unstored))?;
+        let mut freed = self
+            .evicting(|index, evicted| index.evict_l1_store_first(pages, evicted, &mut unstored))?;
         let stored = self.store_pages(&unstored, true)?;
-        room.freeing = stored.pages;
-        room.after = stored.op;
-        self.freeing = stored.op.or(self.freeing);
         self.unstored = unstored;
+        room.freeing += stored.pages;
+        room.after = stored.op.or(room.after);
+        self.freeing = stored.op.or(self.freeing);
         // What found no room on L2 is dropped: the allocation does not wait for ever.
         if stored.skipped > 0 {
-            room.freed += self.evict_l1(stored.skipped)?;
+            freed += self.evict_l1(stored.skipped)?;
         }
-        Ok(room)
+        room.freed += freed;
+        Ok(freed > 0)
     }
 
     fn evict_l1(&mut self, pages: usize) -> Result<usize, Error> {

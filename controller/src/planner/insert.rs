@@ -6,6 +6,7 @@ use super::{Confirm, Planner, Stored};
 use crate::error::Error;
 use crate::lease::{Lease, LeaseId};
 use crate::residency::PageState;
+use striata_core::L1Page;
 use striata_core::prefix::{Duplicate, InsertOptions};
 
 /// What an insert did. It frees nothing.
@@ -16,6 +17,9 @@ pub struct Inserted {
     /// Pages whose key another request had brought meanwhile. They stay with the lease until its
     /// release; the engine may rewrite its table to the kept ones.
     pub duplicates: Vec<Duplicate>,
+    /// Pages that stay with the lease for now, since the path before them runs over pages that a
+    /// load in flight of another request brings. A later insert gives them.
+    pub deferred: usize,
     /// What of the path goes to L2 now.
     pub stored: Stored,
 }
@@ -72,8 +76,9 @@ impl Planner {
         pages: usize,
         count_hit: bool,
     ) -> Result<Inserted, Error> {
+        let wanted = pages;
+        let pages = self.insertable(id, wanted)?;
         let state = self.leases.get(id)?;
-        let pages = pages.max(state.indexed);
         let first_own = state.indexed;
         let mut duplicates = Vec::new();
         let result = self.index.insert(
@@ -104,8 +109,28 @@ impl Planner {
         Ok(Inserted {
             new_pages: result.new_pages + result.reattached,
             duplicates,
+            deferred: wanted.saturating_sub(pages),
             stored: Stored::default(),
         })
+    }
+
+    /// How many pages of the lease may go to the index: all of the `wanted`, or those before the
+    /// first for which the index has the target of a load in flight. If that load fails, nothing
+    /// must stand on its pages.
+    fn insertable(&mut self, id: LeaseId, wanted: usize) -> Result<usize, Error> {
+        let state = self.leases.get(id)?;
+        let (indexed, wanted) = (state.indexed, wanted.max(state.indexed));
+        if self.l1_states.count(PageState::Loading) == 0 {
+            return Ok(wanted);
+        }
+        let mut beyond = std::mem::take(&mut self.scratch_l1);
+        beyond.clear();
+        let read = (self.index).l1_pages_beyond(&state.lock, &state.keys[..wanted], &mut beyond);
+        let loading = |page: &L1Page| self.l1_states.state(*page) == PageState::Loading;
+        let open = beyond.iter().position(loading);
+        self.scratch_l1 = beyond;
+        read?;
+        Ok(open.map_or(wanted, |at| indexed + at))
     }
 
     /// Pages that came to L1 with an insert, in runs between duplicates.

@@ -148,29 +148,56 @@ impl Planner {
         Ok(op)
     }
 
-    pub(super) fn end_load(&mut self, mut operation: Operation, good: usize) -> Result<(), Error> {
+    /// Whether pages before those of a load are the targets of another load in flight: they stand
+    /// or fall with that one.
+    pub(super) fn stands_on_a_load(&mut self, operation: &Operation) -> Result<bool, Error> {
+        let Some(lock) = &operation.lock else {
+            return Ok(false);
+        };
+        let mut pages = std::mem::take(&mut self.scratch_l1);
+        pages.clear();
+        let read = self.index.l1_pages_of(lock, &mut pages);
+        let carries = |page: &L1Page| {
+            self.l1_states.state(*page) == PageState::Loading
+                && self.l1_load[page.index()] != operation.order.op
+        };
+        let found = pages.iter().any(carries);
+        self.scratch_l1 = pages;
+        read?;
+        Ok(found)
+    }
+
+    pub(super) fn end_load(&mut self, mut operation: Operation, good: u32) -> Result<(), Error> {
+        operation.good_pages = Some(good);
+        let good = good as usize;
         for pair in &operation.order.pages {
             self.index.unpin_l2(pair.l2);
         }
         self.cancelled -= u32::from(operation.cancelled);
         let (arrived, lost) = operation.order.pages.split_at(good);
-        for pair in arrived {
-            self.l1_states.step(pair.l1, PageState::Resident)?;
-        }
-        self.loaded_event(arrived);
         self.stats.loaded_pages += good as u64;
         self.stats.failed_load_pages += lost.len() as u64;
-        let lost = lost.len();
-        if let Some(lock) = operation.lock.take() {
-            if lost > 0 {
+        if let Some(lock) = &operation.lock {
+            // A load of pages above that failed first has taken these pages off already.
+            if lost.first().is_some_and(|pair| self.index.has_l1(pair.l1)) {
                 let mut detached = Vec::new();
-                self.index
-                    .detach_l1(&lock, lock.pages() - lost, &mut detached)?;
-                for &page in &detached {
+                let from = lock.pages() - lost.len();
+                self.index.detach_l1(lock, from, &mut detached)?;
+                // Those of loads below among them, which go on and bring nothing.
+                for page in detached {
                     self.l1_states.step(page, PageState::Failed)?;
                 }
-                operation.failed = detached;
             }
+        }
+        let stands = |pair: &&PagePair| self.index.has_l1(pair.l1);
+        let standing = arrived.iter().take_while(stands).count();
+        let (standing, failed) = operation.order.pages.split_at(standing);
+        for pair in standing {
+            self.l1_states.step(pair.l1, PageState::Resident)?;
+        }
+        self.loaded_event(standing);
+        operation.failed = failed.iter().map(|pair| pair.l1).collect();
+        if let Some(lock) = operation.lock.take() {
             self.index.release(lock)?;
         }
         if operation.failed.is_empty() {

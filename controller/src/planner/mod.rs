@@ -104,8 +104,17 @@ struct Operation {
     failed: Vec<L1Page>,
     /// What every rank reported, once known.
     good_pages: Option<u32>,
+    /// Likewise, of a load whose pages stand on those of a load in flight: it ends after that one.
+    arrived: Option<u32>,
     /// No lease wanted it any more, and it was told to stop.
     cancelled: bool,
+}
+
+impl Operation {
+    /// Whether every rank has reported its end.
+    const fn has_ended(&self) -> bool {
+        self.good_pages.is_some() || self.arrived.is_some()
+    }
 }
 
 /// An operation that is about to be planned.
@@ -372,6 +381,7 @@ impl Planner {
             holders: 0,
             failed: Vec::new(),
             good_pages: None,
+            arrived: None,
             cancelled: false,
         };
         self.operations.insert(op, operation);

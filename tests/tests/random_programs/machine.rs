@@ -4,7 +4,7 @@
 use striata::core::prefix::PageKey;
 use striata::gpu::GpuError;
 use striata::gpu::sim::{FaultPlan, OpClass};
-use striata::{Confirm, Error, KvEvent, Lease, Prefix, Reserve};
+use striata::{Confirm, Error, KvEvent, Lease, PlannerStats, Prefix, Reserve};
 use striata_tests::model::{Content, Model, contents_of, keys_of};
 use striata_tests::stepped::{Forward, Stepped, namespace};
 
@@ -59,6 +59,7 @@ impl Machine {
     /// Runs one call, if it can be made, and checks everything.
     pub(crate) fn step(&mut self, op: &Op) {
         match *op {
+            Op::Serve { path, settled } => self.serve_beside(path, settled),
             Op::Reserve { path, tail } => self.reserve(path, tail),
             Op::Load { path } => self.load(path),
             Op::Lookup { path } => self.lookup(path),
@@ -153,6 +154,22 @@ impl Machine {
             Err(Error::TooManyLeases { .. }) => assert!(self.requests.len() >= 16),
             Err(other) => panic!("{other}"),
         }
+    }
+
+    fn serve_beside(&mut self, path: Path, settled: bool) {
+        let before = self.next;
+        self.reserve(path, true);
+        let at = self.requests.len().wrapping_sub(1);
+        if self.next == before {
+            return;
+        }
+        self.forward(at);
+        if settled {
+            self.engine.settle().unwrap();
+        }
+        self.step_end();
+        self.insert(at, usize::MAX, false);
+        self.drop_request(at, false);
     }
 
     /// With nothing held and nothing in flight, whatever fits is granted.
@@ -382,7 +399,8 @@ impl Machine {
     }
 
     /// Ends everything, reads all that is cached, and empties the tiers.
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) -> PlannerStats {
+        let stats = self.engine.cache.stats();
         self.engine.settle().unwrap();
         self.step_running = false;
         for at in 0..self.requests.len() {
@@ -403,6 +421,7 @@ impl Machine {
         }
         self.engine.empty(ROOTS).unwrap();
         self.engine.check();
+        stats
     }
 
     /// A request from start to end, with nothing beside it.

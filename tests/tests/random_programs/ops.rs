@@ -36,6 +36,12 @@ impl Path {
 /// One call, or what the world does between two calls. Leases are named modulo their number.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
+    /// Reserve, forward, the end of the step, insert and drop; with every copy awaited, or with all
+    /// left in flight.
+    Serve {
+        path: Path,
+        settled: bool,
+    },
     Reserve {
         path: Path,
         tail: bool,
@@ -152,7 +158,8 @@ impl Program {
 }
 
 fn path() -> impl Strategy<Value = Path> {
-    (0..ROOTS, any::<u8>(), 0u8..7).prop_map(|(root, bits, len)| Path { root, bits, len })
+    let len = prop_oneof![1 => 0u8..2, 5 => 2u8..7];
+    (0..ROOTS, any::<u8>(), len).prop_map(|(root, bits, len)| Path { root, bits, len })
 }
 
 fn fault() -> impl Strategy<Value = Op> {
@@ -173,6 +180,8 @@ fn fault() -> impl Strategy<Value = Op> {
 fn op(resets: bool) -> impl Strategy<Value = Op> {
     let lease = any::<u8>;
     prop_oneof![
+        20 => (path(), any::<bool>())
+            .prop_map(|(path, settled)| Op::Serve { path, settled }),
         14 => (path(), any::<bool>()).prop_map(|(path, tail)| Op::Reserve { path, tail }),
         4 => path().prop_map(|path| Op::Load { path }),
         3 => path().prop_map(|path| Op::Lookup { path }),
@@ -185,13 +194,13 @@ fn op(resets: bool) -> impl Strategy<Value = Op> {
         5 => (lease(), any::<u8>(), 1u8..3)
             .prop_map(|(lease, bits, pages)| Op::Extend { lease, bits, pages }),
         2 => lease().prop_map(|lease| Op::Store { lease }),
-        9 => (lease(), any::<bool>()).prop_map(|(lease, elsewhere)| Op::Drop { lease, elsewhere }),
-        3 => (0u8..8).prop_map(|pages| Op::Evict { pages }),
+        12 => (lease(), any::<bool>()).prop_map(|(lease, elsewhere)| Op::Drop { lease, elsewhere }),
+        6 => (0u8..8).prop_map(|pages| Op::Evict { pages }),
         1 => (0..ROOTS).prop_map(move |root| if resets { Op::Reset { root } } else { Op::Poll }),
         5 => Just(Op::Poll),
         8 => (1u8..6).prop_map(|times| Op::Pump { times }),
         8 => (1u8..30).prop_map(|steps| Op::Run { steps }),
-        3 => fault(),
+        5 => fault(),
         2 => Just(Op::Release),
         2 => Just(Op::Settle),
     ]
