@@ -8,12 +8,11 @@ use striata_core::sync::Mutex;
 use striata_core::{OpId, PagePair};
 use striata_host::HostPool;
 
+use super::admission::Request;
 use super::error::TransferError;
-use super::gate::{GateError, GateKeeper, JobFailure, LoadGate};
-use super::job::{
-    Completion, End, Job, JobPlan, LoadJob, Outcome, StoreJob, Submission, TransferConfig,
-};
-use super::pieces::page_runs;
+use super::gate::LoadGate;
+use super::gate_error::{GateError, JobFailure};
+use super::job::{Completion, End, LoadJob, Outcome, StoreJob, Submission, TransferConfig};
 use super::shared::{Core, HostSide};
 use super::stats::TransferStats;
 use super::submit;
@@ -38,7 +37,7 @@ use crate::planes::L1Planes;
 #[derive(Debug)]
 pub struct TransferEngine<D: Device> {
     pub(super) core: Arc<Core<D>>,
-    host: Option<Arc<HostSide>>,
+    pub(super) host: Option<Arc<HostSide>>,
     /// Held by `poll`, so that two pollers cannot swap completions. Taken before the queue's lock.
     pub(super) poller: Mutex<()>,
     thread: Option<JoinHandle<()>>,
@@ -210,95 +209,7 @@ impl<D: Device> TransferEngine<D> {
     pub fn poisoned(&self) -> Option<GpuError> {
         self.core.work.failed()
     }
-
-    fn enqueue(&self, request: Request<'_, D>) -> Result<Enqueued<D>, TransferError> {
-        let core = &*self.core;
-        let Request {
-            direction,
-            op,
-            pages,
-            ..
-        } = request;
-        core.check()?;
-        let host = self.host.as_ref().ok_or(TransferError::NoHostPool { op })?;
-        host.check_pages(pages)?;
-        let runs = page_runs(pages, direction)?;
-        self.check_fence(op, request.after.as_ref())?;
-        let (issued, size) = (core.device.now(), core.size(pages.len()));
-        if pages.is_empty() {
-            let layers = core.planes.geometry().page().layers();
-            let gate = Arc::new(LoadGate::open(&core.device, op, issued, layers));
-            let completion = size.completion(&gate, direction, None, issued, size.all_good());
-            core.ledger.empty(completion, request.report);
-            return Ok((gate, None));
-        }
-        let (form, groups) = core.form(direction, pages.len());
-        let parts = core.parts(direction, runs, &groups);
-        let names = (core.next_id(), op);
-        let gate = LoadGate::new(&self.core, names, issued, groups, parts.count());
-        let gate = Arc::new(gate.map_err(|cause| core.fail(cause))?);
-        let plan = Arc::new(JobPlan {
-            direction,
-            form,
-            pages: pages.clone(),
-            parts,
-            size,
-            host: host.clone(),
-        });
-        let keeper = GateKeeper::new(gate.clone());
-        let job = Job::new(plan.clone(), keeper, request.after, request.report);
-        self.push(job, request.urgent)?;
-        Ok((gate, Some(plan)))
-    }
-
-    fn push(&self, job: Job<D>, urgent: bool) -> Result<(), TransferError> {
-        let (core, ticket) = (&*self.core, job.ticket(urgent));
-        let bytes = job.plan.bytes();
-        core.ledger.taken(ticket.direction, bytes);
-        let pushed = core.work.push(ticket, job);
-        pushed.or_else(|refused| {
-            core.ledger.refused(ticket.direction, bytes);
-            drop(refused);
-            core.check()
-        })
-    }
-
-    fn check_fence(&self, op: OpId, after: Option<&D::Event>) -> Result<(), TransferError> {
-        match after.map(|fence| self.core.device.is_complete(fence)) {
-            Some(Err(GpuError::EventNotRecorded { .. })) => {
-                Err(TransferError::FenceNotRecorded { op })
-            }
-            Some(Err(cause)) => Err(self.core.fail(cause)),
-            Some(Ok(_)) | None => Ok(()),
-        }
-    }
 }
-
-/// What a job is asked for with.
-struct Request<'a, D: Device> {
-    direction: Direction,
-    op: OpId,
-    pages: &'a Arc<[PagePair]>,
-    after: Option<D::Event>,
-    urgent: bool,
-    report: bool,
-}
-
-impl<'a, D: Device> Request<'a, D> {
-    const fn new(direction: Direction, op: OpId, pages: &'a Arc<[PagePair]>) -> Self {
-        Self {
-            direction,
-            op,
-            pages,
-            after: None,
-            urgent: false,
-            report: true,
-        }
-    }
-}
-
-/// The gate of a job and, if it has pages, what it copies.
-type Enqueued<D> = (Arc<LoadGate<D>>, Option<Arc<JobPlan>>);
 
 /// Why the copies of a gate did not end.
 fn cause_of(error: GateError) -> GpuError {

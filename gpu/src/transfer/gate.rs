@@ -12,54 +12,13 @@ use std::sync::{Arc, Weak};
 
 use striata_core::{LayerId, OpId};
 
+use super::gate_error::{GateError, JobFailure};
 use super::gate_state::GateState;
 use super::groups::LayerGroups;
-use super::queue_state::JobId;
+use super::queue_entry::JobId;
 use super::shared::Core;
 use crate::device::{Device, DeviceTime};
 use crate::error::GpuError;
-
-/// Why a job was not submitted to its end.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum JobFailure {
-    /// A device call failed, for this job or for one before it.
-    #[error(transparent)]
-    Device(#[from] GpuError),
-    /// It was given up.
-    #[error("it was cancelled before it was submitted")]
-    Cancelled,
-    /// The transfer engine was dropped first.
-    #[error("the transfer engine was dropped before it was submitted")]
-    Stopped,
-}
-
-/// Why a gate cannot be passed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum GateError {
-    /// A layer that the pool does not have.
-    #[error("layer {layer} is not one of the {layers} layers of operation {op}")]
-    NoSuchLayer {
-        /// The operation.
-        op: OpId,
-        /// The layer asked for.
-        layer: LayerId,
-        /// Layers of the pool.
-        layers: u32,
-    },
-    /// The job failed.
-    #[error("operation {op} failed: {cause}")]
-    Failed {
-        /// The operation.
-        op: OpId,
-        /// Why.
-        cause: JobFailure,
-    },
-    /// The device failed while it was asked.
-    #[error(transparent)]
-    Device(#[from] GpuError),
-}
 
 /// When the groups of a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

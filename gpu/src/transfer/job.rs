@@ -7,7 +7,7 @@ use striata_core::{OpId, PagePair, Rank};
 
 use super::gate::{GateKeeper, LoadGate};
 use super::parts::Parts;
-use super::queue_state::{JobId, Ticket};
+use super::queue_entry::{JobId, Ticket};
 use super::shared::HostSide;
 use crate::device::{CopyForm, Device, DeviceTime, Direction};
 use crate::error::GpuError;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use striata_core::sync::Mutex;
 
 use super::job::{Completion, JobSize, Outcome, Submitted};
-use super::queue_state::JobId;
+use super::queue_entry::JobId;
 use super::stats::TransferStats;
 use crate::device::{Device, Direction};
 

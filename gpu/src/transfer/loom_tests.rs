@@ -15,7 +15,8 @@ use striata_core::OpId;
 use striata_core::sync::{Arc, Mutex};
 
 use super::gate_state::GateState;
-use super::queue_state::{Action, JobId, Returned, Ticket, Turn};
+use super::queue_entry::{JobId, Ticket};
+use super::queue_state::{Action, Returned, Turn};
 use super::window::{Rooms, Window};
 use super::work_queue::{Next, WorkQueue};
 use crate::device::Direction;

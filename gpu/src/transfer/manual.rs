@@ -3,7 +3,7 @@
 
 use super::error::TransferError;
 use super::gate::LoadGate;
-use super::queue_state::JobId;
+use super::queue_entry::JobId;
 use super::shared::Core;
 use crate::device::Device;
 use crate::error::GpuError;

@@ -3,10 +3,10 @@
 //!
 //! | file | room |
 //! |---|---|
-//! | `engine` | [`TransferEngine`]: calls and checks |
+//! | `engine`, `admission` | [`TransferEngine`]: calls; how a job is checked, shaped and queued |
 //! | `polling` | completions |
 //! | `shared` | what its calls and its thread share; the forms of jobs |
-//! | `queue_state` | which group of which waiting job is submitted next |
+//! | `queue_entry`, `queue_state` | which group of which waiting job is submitted next |
 //! | `work_queue` | the same between threads, checked by loom; the first failure |
 //! | `window` | how much may be in flight |
 //! | `submit` | submission, group by group, and the thread that does it |
@@ -17,7 +17,7 @@
 //! | `groups` | [`LayerGroups`]: which layers share a call and an event |
 //! | `parts` | the groups of a job: layers of a load, pages of a store |
 //! | `pieces` | pages and layers to pieces of copy calls |
-//! | `gate` | [`LoadGate`]: what a consumer waits for before it reads a layer |
+//! | `gate`, `gate_error` | [`LoadGate`]: what a consumer waits for before it reads a layer |
 //! | `gate_state` | [`GateState`]: the host side of a gate, checked by loom |
 //!
 //! Lock order: poller, then submitter (manual submission only), then one of queue, ledger and a
@@ -25,11 +25,15 @@
 //! which only pollers take, and the submitter's, which stands for the thread.
 
 #[cfg(not(loom))]
+mod admission;
+#[cfg(not(loom))]
 mod engine;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
 mod gate;
+#[cfg(not(loom))]
+mod gate_error;
 mod gate_state;
 mod groups;
 #[cfg(not(loom))]
@@ -49,6 +53,8 @@ mod pieces;
 #[cfg(not(loom))]
 mod polling;
 #[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
+mod queue_entry;
+#[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
 mod queue_state;
 #[cfg(not(loom))]
 mod shared;
@@ -66,7 +72,9 @@ pub use engine::TransferEngine;
 #[cfg(not(loom))]
 pub use error::TransferError;
 #[cfg(not(loom))]
-pub use gate::{GateError, GroupTimes, JobFailure, LoadGate};
+pub use gate::{GroupTimes, LoadGate};
+#[cfg(not(loom))]
+pub use gate_error::{GateError, JobFailure};
 pub use gate_state::GateState;
 pub use groups::LayerGroups;
 #[cfg(not(loom))]

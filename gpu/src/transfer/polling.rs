@@ -3,7 +3,7 @@
 
 use super::engine::TransferEngine;
 use super::job::{Completion, End, Outcome, Submitted};
-use super::queue_state::JobId;
+use super::queue_entry::JobId;
 use crate::device::{Device, DeviceTime, Direction};
 use crate::error::GpuError;
 

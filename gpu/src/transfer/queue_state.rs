@@ -7,36 +7,16 @@
 //!
 //! Of the jobs that may start, the most urgent goes first: one whose next group somebody waits for,
 //! then a store that an allocation waits for, then loads, then stores; in the order of the calls
-//! among equals. A job that nobody waits for must fit into its direction's window ([`Room`]), and a
+//! among equals. A job that nobody waits for must fit into its direction's window ([`super::window::Room`]), and a
 //! lesser one of its direction never passes it.
 
 use std::collections::VecDeque;
 
 use striata_core::OpId;
 
-use super::window::{Room, Rooms};
+use super::queue_entry::{Class, Entry, JobId, Ticket};
+use super::window::Rooms;
 use crate::device::Direction;
-
-/// Names a job inside one engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct JobId(pub(super) u64);
-
-/// What the queue knows of a job.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ticket {
-    pub(super) id: JobId,
-    pub(super) op: OpId,
-    pub(super) direction: Direction,
-    pub(super) groups: u32,
-    /// Bytes of the first group.
-    pub(super) first_bytes: u64,
-    /// Goes before loads.
-    pub(super) urgent: bool,
-    /// May not start yet.
-    pub(super) fenced: bool,
-    /// A load that somebody may give up.
-    pub(super) cancellable: bool,
-}
 
 /// One unit of submission, and the job it is of.
 #[derive(Debug)]
@@ -75,54 +55,12 @@ pub(super) struct GivenUp<J> {
 }
 
 #[derive(Debug)]
-struct Entry<J> {
-    ticket: Ticket,
-    /// None while it is in hand.
-    job: Option<J>,
-    begun: bool,
-    /// Groups that were submitted or are in hand.
-    reached: u32,
-    /// Groups that somebody waits for.
-    promoted: u32,
-    next_bytes: u64,
-    cancelled: bool,
-}
-
-#[derive(Debug)]
 pub(super) struct QueueState<J, E> {
     loads: VecDeque<Entry<J>>,
     stores: VecDeque<Entry<J>>,
     fenced: usize,
     open: bool,
     failed: Option<E>,
-}
-
-/// Lower goes first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
-    Promoted,
-    UrgentStore,
-    Load,
-    Store,
-}
-
-impl<J> Entry<J> {
-    fn class(&self) -> Class {
-        match (self.ticket.direction, self.ticket.urgent) {
-            _ if self.reached < self.promoted => Class::Promoted,
-            (Direction::DeviceToHost, true) => Class::UrgentStore,
-            (Direction::HostToDevice, _) => Class::Load,
-            (Direction::DeviceToHost, false) => Class::Store,
-        }
-    }
-
-    const fn may_start(&self) -> bool {
-        self.job.is_some() && !self.ticket.fenced
-    }
-
-    fn fits(&self, room: Room) -> bool {
-        self.class() == Class::Promoted || room.fits(self.next_bytes)
-    }
 }
 
 impl<J, E: Clone> QueueState<J, E> {
@@ -142,15 +80,8 @@ impl<J, E: Clone> QueueState<J, E> {
             return Err(job);
         }
         self.fenced += usize::from(ticket.fenced);
-        self.lane_mut(ticket.direction).push_back(Entry {
-            ticket,
-            job: Some(job),
-            begun: false,
-            reached: 0,
-            promoted: 0,
-            next_bytes: ticket.first_bytes,
-            cancelled: false,
-        });
+        self.lane_mut(ticket.direction)
+            .push_back(Entry::new(ticket, job));
         Ok(())
     }
 

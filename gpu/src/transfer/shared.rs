@@ -13,7 +13,7 @@ use super::job::{Job, JobSize, Submission, TransferConfig};
 use super::ledger::Ledger;
 use super::parts::Parts;
 use super::pieces::{PageRun, PieceShape};
-use super::queue_state::JobId;
+use super::queue_entry::JobId;
 use super::submit::Submitter;
 use super::work_queue::WorkQueue;
 use crate::device::{CopyForm, Device, Direction};

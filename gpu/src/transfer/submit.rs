@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
-use super::gate::{JobFailure, LoadGate};
+use super::gate::LoadGate;
+use super::gate_error::JobFailure;
 use super::job::{End, Job};
-use super::queue_state::{Action, JobId, Returned, Turn};
+use super::queue_entry::JobId;
+use super::queue_state::{Action, Returned, Turn};
 use super::shared::Core;
 use super::window::{Rooms, Window};
 use super::work_queue::Next;

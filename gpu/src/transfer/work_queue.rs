@@ -12,7 +12,8 @@ use std::time::Duration;
 use striata_core::OpId;
 use striata_core::sync::{Condvar, Mutex, lock_while};
 
-use super::queue_state::{GivenUp, JobId, QueueState, Returned, Ticket, Turn};
+use super::queue_entry::{JobId, Ticket};
+use super::queue_state::{GivenUp, QueueState, Returned, Turn};
 use super::window::Rooms;
 use crate::device::Direction;
 
