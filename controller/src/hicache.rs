@@ -229,10 +229,11 @@ impl<D: Device> HiCache<D> {
     /// A rank that refuses a load.
     pub fn start_loads(&mut self) -> Result<(), Error> {
         self.planner.step_begin();
+        let mut done = Ok(());
         for order in self.loads.drain(..) {
-            self.shards.submit(order)?;
+            done = done.and(self.shards.submit(order));
         }
-        Ok(())
+        done
     }
 
     /// The gates of a lease on one rank, for the thread that runs it.
@@ -334,14 +335,15 @@ impl<D: Device> HiCache<D> {
     /// Loads wait for `start_loads`; stores and cancellations act at once.
     fn collect_orders(&mut self) -> Result<(), Error> {
         self.planner.take_orders(&mut self.orders);
+        let mut done = Ok(());
         for order in std::mem::take(&mut self.orders) {
             match order.kind {
                 OrderKind::Load => self.loads.push(order),
-                OrderKind::Store => self.shards.submit(order)?,
-                OrderKind::Cancel => self.cancel(order)?,
+                OrderKind::Store => done = done.and(self.shards.submit(order)),
+                OrderKind::Cancel => done = done.and(self.cancel(order)),
             }
         }
-        Ok(())
+        done
     }
 
     fn cancel(&mut self, order: Order) -> Result<(), Error> {
@@ -358,16 +360,17 @@ impl<D: Device> HiCache<D> {
     /// # Errors
     /// A rank whose engine is broken.
     pub fn poll(&mut self) -> Result<(), Error> {
-        self.shards.poll(&mut self.acks, &mut self.new_reports)?;
+        // What ended is taken in also where a rank has failed, so that its pages come back.
+        let mut done = self.shards.poll(&mut self.acks, &mut self.new_reports);
         for ack in self.acks.drain(..) {
-            self.planner.acknowledge(ack)?;
+            done = done.and(self.planner.acknowledge(ack));
         }
         let excess = (self.reports.len() + self.new_reports.len()).saturating_sub(REPORTS_KEPT);
         self.reports.drain(..excess.min(self.reports.len()));
         self.reports.extend(self.new_reports.drain(..));
-        self.planner.apply_releases()?;
-        self.planner.maintain()?;
-        self.collect_orders()
+        done = done.and(self.planner.apply_releases());
+        done = done.and(self.planner.maintain().map(|_| ()));
+        done.and(self.collect_orders())
     }
 
     /// Does one unit of submission on every rank, where no thread submits; see
@@ -381,8 +384,9 @@ impl<D: Device> HiCache<D> {
     /// # Errors
     /// A rank whose engine is broken.
     pub fn drain(&mut self) -> Result<(), Error> {
-        self.shards.drain()?;
-        self.poll()
+        let drained = self.shards.drain();
+        let polled = self.poll();
+        drained.and(polled)
     }
 
     /// How operations went since the last call; at most the last 65,536.
