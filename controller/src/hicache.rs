@@ -240,10 +240,11 @@ impl<D: Device> HiCache<D> {
     pub fn start_loads(&mut self) -> Result<(), Error> {
         self.check_alive()?;
         self.planner.step_begin();
+        let mut done = Ok(());
         for order in std::mem::take(&mut self.loads) {
-            self.submit(order)?;
+            done = done.and(self.submit(order));
         }
-        Ok(())
+        done
     }
 
     /// The gates of a lease on one rank, for the thread that runs it.
@@ -347,14 +348,15 @@ impl<D: Device> HiCache<D> {
     /// Loads wait for `start_loads`; stores and cancellations act at once.
     fn collect_orders(&mut self) -> Result<(), Error> {
         self.planner.take_orders(&mut self.orders);
+        let mut done = Ok(());
         for order in std::mem::take(&mut self.orders) {
             match order.kind {
                 OrderKind::Load => self.loads.push(order),
-                OrderKind::Store => self.submit(order)?,
-                OrderKind::Cancel => self.cancel(order)?,
+                OrderKind::Store => done = done.and(self.submit(order)),
+                OrderKind::Cancel => done = done.and(self.cancel(order)),
             }
         }
-        Ok(())
+        done
     }
 
     fn cancel(&mut self, order: Order) -> Result<(), Error> {
@@ -380,15 +382,14 @@ impl<D: Device> HiCache<D> {
         }
     }
 
-    /// Hands an order to the ranks. One that a rank refuses ends with no good page, and the engine
-    /// is poisoned, so that no page of it is ever used again.
+    /// Hands an order to the ranks. What a rank refuses ends with no good page, and the engine is
+    /// poisoned, so that none of its pages is ever used again.
     fn submit(&mut self, order: Order) -> Result<(), Error> {
-        let op = order.op;
-        let Err(error) = self.shards.submit(order) else {
-            return Ok(());
-        };
-        self.poison(self.shards.poisoned().unwrap_or_else(|| error.to_string()));
-        self.planner.acknowledge(Ack { op, good_pages: 0 })
+        let submitted = self.shards.submit(order);
+        if let Err(error) = &submitted {
+            self.poison(self.shards.poisoned().unwrap_or_else(|| error.to_string()));
+        }
+        submitted
     }
 
     fn check_alive(&mut self) -> Result<(), Error> {
@@ -408,21 +409,23 @@ impl<D: Device> HiCache<D> {
     /// # Errors
     /// A rank whose engine is broken.
     pub fn poll(&mut self) -> Result<(), Error> {
+        // What ended is taken in also where a rank has failed, so that its pages come back.
         if let Err(error) = self.shards.poll(&mut self.acks, &mut self.new_reports) {
             self.poison(self.shards.poisoned().unwrap_or_else(|| error.to_string()));
         }
+        let mut done = Ok(());
         for ack in self.acks.drain(..) {
-            self.planner.acknowledge(ack)?;
+            done = done.and(self.planner.acknowledge(ack));
         }
         self.meter
             .operations(&self.new_reports, self.shards.shards().len());
         let excess = (self.reports.len() + self.new_reports.len()).saturating_sub(REPORTS_KEPT);
         self.reports.drain(..excess.min(self.reports.len()));
         self.reports.extend(self.new_reports.drain(..));
-        self.planner.apply_releases()?;
-        self.planner.maintain()?;
+        done = done.and(self.planner.apply_releases());
+        done = done.and(self.planner.maintain().map(|_| ()));
         self.meter.planner(&self.planner.stats());
-        self.collect_orders()
+        done.and(self.collect_orders())
     }
 
     /// Does one unit of submission on every rank, where no thread submits; see
@@ -437,8 +440,8 @@ impl<D: Device> HiCache<D> {
     /// A rank whose engine is broken.
     pub fn drain(&mut self) -> Result<(), Error> {
         let drained = self.shards.drain();
-        self.poll()?;
-        drained
+        let polled = self.poll();
+        drained.and(polled)
     }
 
     /// How operations went since the last call; at most the last 65,536.

@@ -54,7 +54,7 @@ impl<D: Device> ShardGroup<D> {
         let gates = loads
             .iter()
             .filter_map(|op| self.gates.get(op))
-            .filter_map(|gates| gates.get(rank).cloned())
+            .filter_map(|gates| gates.get(rank).cloned().flatten())
             .collect();
         Ok(LayerGates { rank, gates })
     }

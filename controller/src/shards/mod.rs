@@ -85,6 +85,25 @@ pub struct OpReport {
     pub finished: DeviceTime,
 }
 
+impl OpReport {
+    /// The report of an operation of which nothing has failed yet.
+    fn new(op: OpId, kind: OrderKind, pages: usize, issued: DeviceTime) -> Self {
+        Self {
+            op,
+            direction: match kind {
+                OrderKind::Store => Direction::DeviceToHost,
+                OrderKind::Load | OrderKind::Cancel => Direction::HostToDevice,
+            },
+            pages,
+            good_pages: u32::try_from(pages).unwrap_or(u32::MAX),
+            bytes_per_rank: 0,
+            issued,
+            first_layer: None,
+            finished: issued,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Pending {
     tally: RankTally,
@@ -102,7 +121,8 @@ pub struct ShardGroup<D: Device> {
     held: VecDeque<Order>,
     /// Orders that ended without a copy.
     ended: Vec<Ack>,
-    gates: BTreeMap<OpId, Vec<Arc<LoadGate<D>>>>,
+    /// By rank; none where the load was refused.
+    gates: BTreeMap<OpId, Vec<Option<Arc<LoadGate<D>>>>>,
     pending: BTreeMap<OpId, Pending>,
     completions: Vec<Completion>,
     /// The first cause of any failed copy.
@@ -221,54 +241,55 @@ impl<D: Device> ShardGroup<D> {
             return Ok(());
         }
         let mut gates = Vec::new();
-        let pages: Arc<[_]> = order.pages.into();
-        let issued = self
-            .shards
-            .iter()
-            .map(|s| s.device.now())
-            .min()
-            .unwrap_or_default();
+        let (op, pages): (_, Arc<[_]>) = (order.op, order.pages.into());
+        let issued = self.shards.iter().map(|s| s.device.now()).min();
+        let mut report = OpReport::new(op, order.kind, pages.len(), issued.unwrap_or_default());
+        let mut tally = RankTally::new(self.shards.len(), pages.len());
+        let (mut none_took, mut submitted) = (false, Ok(()));
         for (rank, shard) in self.shards.iter().enumerate() {
             let after = order.after.and_then(|fence| self.fences.event(fence, rank));
-            let (op, pages) = (order.op, Arc::clone(&pages));
-            match order.kind {
-                OrderKind::Store => shard.engine.store(StoreJob {
-                    op,
-                    pages,
-                    after,
-                    urgent: order.urgent,
-                }),
-                OrderKind::Load | OrderKind::Cancel => shard
-                    .engine
-                    .load(LoadJob { op, pages, after })
-                    .map(|gate| gates.push(gate)),
+            let pages = Arc::clone(&pages);
+            let taken = match order.kind {
+                OrderKind::Store => {
+                    let urgent = order.urgent;
+                    let job = StoreJob {
+                        op,
+                        pages,
+                        after,
+                        urgent,
+                    };
+                    let stored = shard.engine.store(job);
+                    stored.map(|()| None)
+                }
+                OrderKind::Load | OrderKind::Cancel => {
+                    let loaded = shard.engine.load(LoadJob { op, pages, after });
+                    loaded.map(Some)
+                }
+            };
+            if taken.is_err() {
+                // It ends here for this rank, with nothing.
+                none_took = tally.ended(0).is_some();
             }
-            .map_err(|source| Error::Transfer { rank, source })?;
+            let taken = taken.map_err(|source| Error::Transfer { rank, source });
+            gates.push(taken.as_ref().ok().cloned().flatten());
+            submitted = submitted.and(taken.map(|_| ()));
+        }
+        // What a rank refuses ends like any operation, once the ranks that took it are through.
+        if let Err(error) = &submitted {
+            report.good_pages = 0;
+            let cause = || format!("operation {op}: {error}");
+            self.fault.get_or_insert_with(cause);
         }
         if order.kind == OrderKind::Load {
-            self.gates.insert(order.op, gates);
+            self.gates.insert(op, gates);
         }
-        let report = OpReport {
-            op: order.op,
-            direction: match order.kind {
-                OrderKind::Store => Direction::DeviceToHost,
-                OrderKind::Load | OrderKind::Cancel => Direction::HostToDevice,
-            },
-            pages: pages.len(),
-            good_pages: u32::try_from(pages.len()).unwrap_or(u32::MAX),
-            bytes_per_rank: 0,
-            issued,
-            first_layer: None,
-            finished: issued,
-        };
-        self.pending.insert(
-            order.op,
-            Pending {
-                tally: RankTally::new(self.shards.len(), pages.len()),
-                report,
-            },
-        );
-        Ok(())
+        if none_took {
+            self.ended.push(Ack { op, good_pages: 0 });
+            self.gates.remove(&op);
+        } else {
+            self.pending.insert(op, Pending { tally, report });
+        }
+        submitted
     }
 
     /// Gives up what is not submitted of a load. One that a rank has submitted to its end runs on
@@ -299,16 +320,22 @@ impl<D: Device> ShardGroup<D> {
             });
         }
         let mut events = Vec::with_capacity(ranks);
+        let mut done = Ok(());
         for (shard, stream) in self.shards.iter().zip(streams) {
-            let event = shard.device.event()?;
-            shard.device.record(&event, stream)?;
-            events.push(event);
+            let recorded = shard.device.event().and_then(|event| {
+                shard.device.record(&event, stream)?;
+                Ok(event)
+            });
+            events.push(recorded.as_ref().ok().cloned());
+            done = done.and(recorded.map(|_| ()));
         }
+        // A rank that fails settles nothing any more; the others go on.
+        let mut done = done.map_err(Error::from);
         self.fences.record(fence, events);
         for order in std::mem::take(&mut self.held) {
-            self.submit(order)?;
+            done = done.and(self.submit(order));
         }
-        Ok(())
+        done
     }
 
     /// Collects what has ended on all ranks. Never blocks.
@@ -361,13 +388,12 @@ impl<D: Device> ShardGroup<D> {
     /// # Errors
     /// A rank whose engine is broken.
     pub fn drain(&self) -> Result<(), Error> {
+        let mut done = Ok(());
         for (rank, shard) in self.shards.iter().enumerate() {
-            shard
-                .engine
-                .drain()
-                .map_err(|source| Error::Transfer { rank, source })?;
+            let drained = shard.engine.drain();
+            done = done.and(drained.map_err(|source| Error::Transfer { rank, source }));
         }
-        Ok(())
+        done
     }
 
     /// Blocks until the load `op` has ended on every rank; one that is not in flight is no wait.
@@ -379,6 +405,7 @@ impl<D: Device> ShardGroup<D> {
             return Err(Error::NotStarted { op });
         }
         for (rank, gate) in self.gates.get(&op).into_iter().flatten().enumerate() {
+            let Some(gate) = gate else { continue };
             gate.synchronize()
                 .map_err(|source| Error::Gate { rank, source })?;
         }
