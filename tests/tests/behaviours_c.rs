@@ -12,7 +12,7 @@ fn empty_l1(rig: &mut Planned) {
     }
 }
 
-/// 21. Source pages of a load are locked from selection to acknowledgement: L2 holds A and X; while
+/// 21: Source pages of a load are locked from selection to acknowledgement: L2 holds A and X; while
 /// A is being loaded, stores of B take X's pages and never A's.
 #[test]
 fn b21_l2_lifetime_of_load_sources() {
@@ -49,7 +49,7 @@ fn b21_l2_lifetime_of_load_sources() {
     assert!(rig.pages(&chain(5, 4)).0 == 4 && rig.planner.stats().stored_pages >= 8);
 }
 
-/// 22. Host pages that a store writes are pinned until its acknowledgement: with two pages of L2 and
+/// 22: Host pages that a store writes are pinned until its acknowledgement: with two pages of L2 and
 /// three evictions in one call, the third page is not stored over the first two.
 #[test]
 fn b22_l2_lifetime_of_store_targets() {
@@ -84,7 +84,7 @@ fn b22_l2_lifetime_of_store_targets() {
     );
 }
 
-/// 23. A page is on L2 only with an acknowledged copy: with all of L2 taken, write-back eviction
+/// 23: A page is on L2 only with an acknowledged copy: with all of L2 taken, write-back eviction
 /// drops, says so, and leaves a miss.
 #[test]
 fn b23_failed_backup_leaves_a_miss() {
@@ -122,7 +122,7 @@ fn b23_failed_store_is_no_copy() {
     assert_eq!(rig.used(), (0, 1));
 }
 
-/// 24. L1 pages that a copy reads are not in the free list, though the request has ended.
+/// 24: L1 pages that a copy reads are not in the free list, though the request has ended.
 #[test]
 fn b24_l1_lifetime_of_store_sources() {
     let mut rig = Planned::new(8, 8);
@@ -160,7 +160,7 @@ fn b24_pages_of_a_live_table_stay() {
     rig.reserve(&chain(2, 5), 5 * W);
 }
 
-/// 26. Targets of a load in flight are not given out after an abort, until the load has ended; then
+/// 26: Targets of a load in flight are not given out after an abort, until the load has ended; then
 /// they come back once.
 #[test]
 fn b26_abort_quarantines_load_targets() {

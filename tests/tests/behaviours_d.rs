@@ -5,7 +5,7 @@
 use striata::{Ack, Error, OrderKind};
 use striata_tests::planned::{NAMESPACE, Planned, W, chain};
 
-/// 27. Each acknowledgement releases exactly the locks that its own record took, whatever path
+/// 27: Each acknowledgement releases exactly the locks that its own record took, whatever path
 /// drains it.
 #[test]
 fn b27_lock_balance_over_every_order_of_acknowledgements() {
@@ -39,7 +39,7 @@ fn b27_lock_balance_over_every_order_of_acknowledgements() {
     }
 }
 
-/// 28. A page has one owner: two requests compute the same three pages side by side.
+/// 28: A page has one owner: two requests compute the same three pages side by side.
 #[test]
 fn b28_duplicates_stay_with_their_request_until_it_ends() {
     let mut rig = Planned::new(8, 0);
@@ -62,7 +62,7 @@ fn b28_duplicates_stay_with_their_request_until_it_ends() {
     assert_eq!(rig.free().0, 8);
 }
 
-/// 29. An acknowledgement counts once, and a late one of a cancelled operation changes nothing.
+/// 29: An acknowledgement counts once, and a late one of a cancelled operation changes nothing.
 #[test]
 fn b29_late_and_repeated_acknowledgements_are_errors_without_effect() {
     let mut rig = Planned::new(8, 8);
@@ -86,7 +86,7 @@ fn b29_late_and_repeated_acknowledgements_are_errors_without_effect() {
     assert!(outcome.is_err());
 }
 
-/// 30. Abort at any stage returns every reservation: queued, started, after k good pages, between
+/// 30: Abort at any stage returns every reservation: queued, started, after k good pages, between
 /// the end and the confirmation, twice; and again and again.
 #[test]
 fn b30_abort_at_any_stage_leaks_nothing() {
@@ -125,7 +125,7 @@ fn b30_abort_at_any_stage_leaks_nothing() {
     assert_eq!(rig.planner.stats().operations_in_flight, 0);
 }
 
-/// 31. evict(n) frees exactly n if n are evictable, else all that are, and returns the number.
+/// 31: evict(n) frees exactly n if n are evictable, else all that are, and returns the number.
 #[test]
 fn b31_evict_returns_the_true_number() {
     let mut rig = Planned::new(16, 0);
@@ -161,7 +161,7 @@ fn b31_evict_returns_the_true_number() {
     assert_eq!(rig.free().0, 16);
 }
 
-/// 33. Stores in flight have a cap; more are deferred, and each can still be stored later.
+/// 33: Stores in flight have a cap; more are deferred, and each can still be stored later.
 #[test]
 fn b33_back_pressure_on_stores() {
     let mut rig = Planned::with(2000, 2000, |config| config.max_store_pages = Some(64));

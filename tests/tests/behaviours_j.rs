@@ -12,7 +12,7 @@ fn empty_l1(rig: &mut Planned) {
     }
 }
 
-/// 36. The outcome of an operation is the number of good leading pages.
+/// 36: The outcome of an operation is the number of good leading pages.
 #[test]
 fn b36_good_leading_pages_are_what_counts() {
     let mut rig = Planned::new(8, 8);
@@ -48,7 +48,7 @@ fn b36_good_leading_pages_are_what_counts() {
     assert_eq!(rig.planner.stats().failed_load_pages, 3);
 }
 
-/// 37. What is reported loaded was copied: 4 pages with room on L1 for 0 to 3 of them.
+/// 37: What is reported loaded was copied: 4 pages with room on L1 for 0 to 3 of them.
 #[test]
 fn b37_a_partial_load_reports_what_it_brings() {
     for room in 0..=4 {
@@ -79,7 +79,7 @@ fn b37_a_partial_load_reports_what_it_brings() {
     }
 }
 
-/// 38. Loaded pages go where the prefix stands.
+/// 38: Loaded pages go where the prefix stands.
 #[test]
 fn b38_load_targets_are_the_table() {
     let mut rig = Planned::new(8, 8);
@@ -105,7 +105,7 @@ fn b38_load_targets_are_the_table() {
     );
 }
 
-/// 49. A host copy whose page is also on L1 is the first to go when L2 is short: no backup is
+/// 49: A host copy whose page is also on L1 is the first to go when L2 is short: no backup is
 /// refused for ever, and a page on neither tier is a miss.
 #[test]
 fn b49_l2_smaller_than_l1() {
@@ -124,7 +124,7 @@ fn b49_l2_smaller_than_l1() {
     assert!(l2 <= 1, "{found:?}");
 }
 
-/// 50. Evicting from L1 a page with an acknowledged copy leaves an L2 hit; a load brings it back
+/// 50: Evicting from L1 a page with an acknowledged copy leaves an L2 hit; a load brings it back
 /// and L2 keeps its copy.
 #[test]
 fn b50_no_hit_is_lost() {
@@ -143,7 +143,7 @@ fn b50_no_hit_is_lost() {
     assert_eq!((lease.hit_tokens_l1(), lease.hit_tokens_l2()), (3 * W, 0));
 }
 
-/// 52. If a page is on L2 its ancestors are on L1 or L2: a parent without a copy is stored when it
+/// 52: If a page is on L2 its ancestors are on L1 or L2: a parent without a copy is stored when it
 /// leaves L1, or goes together with what stands on it.
 #[test]
 fn b52_a_child_on_l2_never_outlives_its_ancestors() {
@@ -173,7 +173,7 @@ fn b52_a_child_on_l2_never_outlives_its_ancestors() {
     }
 }
 
-/// 54. Counters exist for both directions, by outcome.
+/// 54: Counters exist for both directions, by outcome.
 #[test]
 fn b54_counters_of_both_directions() {
     let mut rig = Planned::new(8, 8);
