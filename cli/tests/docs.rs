@@ -55,6 +55,9 @@ fn every_key_of_the_json_is_documented() {
         "--json",
         "--fault",
         "corrupt-page:1",
+        "--faults",
+        "1",
+        "--paranoid",
     ];
     let doctor = ["doctor", "--json"];
     let selftest = ["selftest", "--device", "sim", "--only", "memory", "--json"];

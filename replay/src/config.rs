@@ -138,6 +138,45 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Random faults of the simulated devices: copies that fail in part, and copies that come late.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RandomFaults {
+    /// What the faults follow from.
+    pub seed: u64,
+    /// Share of the copies that meet one.
+    pub rate: f64,
+}
+
+impl RandomFaults {
+    /// The rate where none is given.
+    pub const RATE: f64 = 0.01;
+}
+
+impl FromStr for RandomFaults {
+    type Err = ConfigError;
+
+    /// `SEED` or `SEED:RATE`.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let (seed, rate) = match text.split_once(':') {
+            Some((seed, rate)) => (seed, rate.parse().ok()),
+            None => (text, Some(Self::RATE)),
+        };
+        let rate = rate.filter(|rate| (0.0..=1.0).contains(rate));
+        match (seed.parse(), rate) {
+            (Ok(seed), Some(rate)) => Ok(Self { seed, rate }),
+            _ => Err(ConfigError::RandomFaults {
+                text: text.to_owned(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for RandomFaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.seed, self.rate)
+    }
+}
+
 /// How long a request computes. See [`crate::compute`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComputeModel {
@@ -205,4 +244,8 @@ pub struct ReplayConfig {
     pub compute: ComputeModel,
     /// A planted fault.
     pub fault: Option<Fault>,
+    /// Random faults of the simulated devices.
+    pub faults: Option<RandomFaults>,
+    /// Whether every invariant is checked after every request.
+    pub paranoid: bool,
 }

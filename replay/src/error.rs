@@ -81,6 +81,12 @@ pub enum ConfigError {
         /// What was written.
         text: String,
     },
+    /// Random faults that cannot be read.
+    #[error("faults {text:?} cannot be read: write SEED or SEED:RATE with a rate from 0 to 1")]
+    RandomFaults {
+        /// What was written.
+        text: String,
+    },
     /// A tier without a usable page.
     #[error(
         "{tier} of {capacity} holds no usable widened page: one has {page_tokens} tokens, \

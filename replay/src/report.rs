@@ -14,7 +14,7 @@ pub enum Outcome {
     Truncated,
     /// It is larger than the pool: it was computed without the cache and stored nowhere.
     Refused,
-    /// A load of it failed: what rested on the load was given up.
+    /// Loads of it failed, each time that it was tried: it was computed without the cache.
     Failed,
 }
 
@@ -104,6 +104,32 @@ pub struct FaultReport {
     pub reported_rows: u64,
     /// Whether the verifier named exactly the changed rows.
     pub exact: bool,
+}
+
+/// What came of random faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RandomFaultsReport {
+    /// What the faults followed from.
+    pub seed: u64,
+    /// Share of the copies that met one.
+    pub rate: f64,
+    /// Loads that failed, each naming a planted fault.
+    pub failed_loads: u64,
+    /// Stores likewise.
+    pub failed_stores: u64,
+    /// Requests that were served again because a load of theirs had failed.
+    pub recomputed_requests: u64,
+}
+
+/// What the checks of the engine found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParanoidReport {
+    /// Times that every invariant was checked.
+    pub invariant_checks: u64,
+    /// Checks that found a broken one.
+    pub broken_invariants: u64,
+    /// Pages of both tiers that did not come back when all was forgotten in the end.
+    pub lost_pages: u64,
 }
 
 /// Bytes that one rank's device moved.
@@ -233,6 +259,10 @@ pub struct ReplayReport {
     pub mismatched_rows: Vec<MismatchedRow>,
     /// What came of the planted fault.
     pub fault: Option<FaultReport>,
+    /// What came of random faults.
+    pub faults: Option<RandomFaultsReport>,
+    /// What checking the engine after every request found.
+    pub paranoid: Option<ParanoidReport>,
     /// Operations that failed.
     pub errors: u64,
     /// What the first of them said.

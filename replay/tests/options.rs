@@ -5,8 +5,8 @@ mod common;
 
 use striata_replay::trace::Bundled;
 use striata_replay::{
-    Capacity, DeviceChoice, Fault, HostCapacity, Parallel, ReplayConfig, TraceSource, VerifyPolicy,
-    WritePolicy,
+    Capacity, DeviceChoice, Fault, HostCapacity, Parallel, RandomFaults, ReplayConfig, TraceSource,
+    VerifyPolicy,
 };
 
 fn base() -> ReplayConfig {
@@ -106,8 +106,15 @@ fn options_that_contradict_each_other_are_refused() {
             "{message}"
         );
     }
-    let message = refusal(|c| c.write_policy = WritePolicy::WriteBack);
-    assert_eq!(message, "write policy write_back is not built yet");
+    let message = refusal(|c| {
+        c.metadata_only = true;
+        c.verify = VerifyPolicy::None;
+        c.faults = Some("3".parse().unwrap());
+    });
+    assert!(
+        message.starts_with("random faults and a replay"),
+        "{message}"
+    );
     refusal(|c| c.compute.layer_us = f64::NAN);
     let message = refusal(|c| c.compute.prefill_tflops = Some(500.0));
     assert!(
@@ -126,6 +133,16 @@ fn names_and_sources_are_read_from_text() {
                 .to_string()
                 .contains("corrupt-page:N")
         );
+    }
+    let faults = RandomFaults { seed: 9, rate: 0.5 };
+    assert_eq!("9:0.5".parse(), Ok(faults));
+    assert_eq!(
+        "9".parse::<RandomFaults>().unwrap().rate,
+        RandomFaults::RATE
+    );
+    for text in ["", "x", "9:", "9:1.5", "9:-1", "9:NaN", "-9", "9:0.5:1"] {
+        let error = text.parse::<RandomFaults>().unwrap_err().to_string();
+        assert!(error.contains("SEED:RATE"), "{error}");
     }
     let error = "gpu".parse::<DeviceChoice>().unwrap_err().to_string();
     assert_eq!(error, "unknown device \"gpu\"; known are auto, sim, cuda");

@@ -12,7 +12,7 @@ fn empty_l1(rig: &mut Planned) {
     }
 }
 
-/// Behaviour 21: Source pages of a load are locked from selection to acknowledgement: L2 holds A and X; while
+/// 21: Source pages of a load are locked from selection to acknowledgement: L2 holds A and X; while
 /// A is being loaded, stores of B take X's pages and never A's.
 ///
 /// Seen to fail if the sources of a load are not pinned.
@@ -51,7 +51,7 @@ fn b21_l2_lifetime_of_load_sources() {
     assert!(rig.pages(&chain(5, 4)).0 == 4 && rig.planner.stats().stored_pages >= 8);
 }
 
-/// Behaviour 22: Host pages that a store writes are pinned until its acknowledgement: with two pages of L2 and
+/// 22: Host pages that a store writes are pinned until its acknowledgement: with two pages of L2 and
 /// three evictions in one call, the third page is not stored over the first two.
 ///
 /// Seen to fail if the sources of a store are not pinned, or what finds no room is not dropped.
@@ -88,7 +88,7 @@ fn b22_l2_lifetime_of_store_targets() {
     );
 }
 
-/// Behaviour 23: A page is on L2 only with an acknowledged copy: with all of L2 taken, write-back eviction
+/// 23: A page is on L2 only with an acknowledged copy: with all of L2 taken, write-back eviction
 /// drops, says so, and leaves a miss.
 ///
 /// Seen to fail if what finds no room on L2 is not dropped.
@@ -130,7 +130,7 @@ fn b23_failed_store_is_no_copy() {
     assert_eq!(rig.used(), (0, 1));
 }
 
-/// Behaviour 24: L1 pages that a copy reads are not in the free list, though the request has ended.
+/// 24: L1 pages that a copy reads are not in the free list, though the request has ended.
 ///
 /// Seen to fail if the sources of a store are not pinned.
 #[test]
@@ -170,7 +170,7 @@ fn b24_pages_of_a_live_table_stay() {
     rig.reserve(&chain(2, 5), 5 * W);
 }
 
-/// Behaviour 26: Targets of a load in flight are not given out after an abort, until the load has ended; then
+/// 26: Targets of a load in flight are not given out after an abort, until the load has ended; then
 /// they come back once.
 ///
 /// Seen to fail if an order that nobody has seen is not taken back, or pages of a failed load are not given back.

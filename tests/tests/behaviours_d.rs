@@ -5,7 +5,7 @@
 use striata::{Ack, Error, OrderKind};
 use striata_tests::planned::{NAMESPACE, Planned, W, chain};
 
-/// Behaviour 27: Each acknowledgement releases exactly the locks that its own record took, whatever path
+/// 27: Each acknowledgement releases exactly the locks that its own record took, whatever path
 /// drains it.
 ///
 /// Seen to fail if an acknowledged store keeps its pins, or counts failed pages as copies.
@@ -41,7 +41,7 @@ fn b27_lock_balance_over_every_order_of_acknowledgements() {
     }
 }
 
-/// Behaviour 28: A page has one owner: two requests compute the same three pages side by side.
+/// 28: A page has one owner: two requests compute the same three pages side by side.
 ///
 /// Seen to fail if the lease forgets its duplicates.
 #[test]
@@ -66,7 +66,7 @@ fn b28_duplicates_stay_with_their_request_until_it_ends() {
     assert_eq!(rig.free().0, 8);
 }
 
-/// Behaviour 29: An acknowledgement counts once, and a late one of a cancelled operation changes nothing.
+/// 29: An acknowledgement counts once, and a late one of a cancelled operation changes nothing.
 ///
 /// Seen to fail if failed pages of a store count as copies, or if an ended load may end again.
 #[test]
@@ -113,7 +113,7 @@ fn b29_late_and_repeated_acknowledgements_are_errors_without_effect() {
     assert_eq!(rig.used(), (3, 5));
 }
 
-/// Behaviour 30: Abort at any stage returns every reservation: queued, started, after k good pages, between
+/// 30: Abort at any stage returns every reservation: queued, started, after k good pages, between
 /// the end and the confirmation, twice; and again and again.
 ///
 /// Seen to fail if pages of a failed load are not given back, or a cancelled order stays planned.
@@ -154,7 +154,7 @@ fn b30_abort_at_any_stage_leaks_nothing() {
     assert_eq!(rig.planner.stats().operations_in_flight, 0);
 }
 
-/// Behaviour 31: evict(n) frees exactly n if n are evictable, else all that are, and returns the number.
+/// 31: evict(n) frees exactly n if n are evictable, else all that are, and returns the number.
 ///
 /// Seen to fail if a released lease keeps its lock.
 #[test]
@@ -192,7 +192,7 @@ fn b31_evict_returns_the_true_number() {
     assert_eq!(rig.free().0, 16);
 }
 
-/// Behaviour 33: Stores in flight have a cap; more are deferred, and each can still be stored later.
+/// 33: Stores in flight have a cap; more are deferred, and each can still be stored later.
 ///
 /// Seen to fail if pages in flight do not count against the cap.
 #[test]

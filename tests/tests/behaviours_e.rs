@@ -131,7 +131,7 @@ fn pairs(pages: std::ops::Range<u32>) -> Vec<PagePair> {
     pages.map(pair).collect()
 }
 
-/// Behaviour 34: Every rank's copies are late by 0 to 50 ms at random, and the scheduler runs them at random
+/// 34: Every rank's copies are late by 0 to 50 ms at random, and the scheduler runs them at random
 /// moments: 10,000 steps of an engine, none of which makes a copy of any rank run.
 #[test]
 fn b34_rank_hang_no_step_waits_for_the_copy_of_another_rank() {
@@ -204,7 +204,7 @@ fn b34_rank_hang_no_step_waits_for_the_copy_of_another_rank() {
     assert_eq!(replica.scheduler.bugs(), []);
 }
 
-/// Behaviour 34: One rank hangs: the others end everything, and what all must have ended is said of nothing.
+/// 34: One rank hangs: the others end everything, and what all must have ended is said of nothing.
 #[test]
 fn b34_rank_hang_a_rank_that_hangs_keeps_no_other_rank_back() {
     let mut replica = Replica::new(1);
@@ -229,7 +229,7 @@ fn b34_rank_hang_a_rank_that_hangs_keeps_no_other_rank_back() {
     assert_eq!(replica.scheduler.bugs(), []);
 }
 
-/// Behaviour 35: Rank 2 does not take the tenth page: on no rank is more than nine pages stored or loaded.
+/// 35: Rank 2 does not take the tenth page: on no rank is more than nine pages stored or loaded.
 /// Every rank and every page of the failure gives one outcome for all.
 #[test]
 fn b35_rank_consensus_the_failure_of_one_rank_is_the_outcome_of_all() {
@@ -260,7 +260,7 @@ fn b35_rank_consensus_the_failure_of_one_rank_is_the_outcome_of_all() {
     }
 }
 
-/// Behaviour 26: A load that is cancelled after k units of submission on every rank is acknowledged once, when
+/// 26: A load that is cancelled after k units of submission on every rank is acknowledged once, when
 /// its copies have ended everywhere; so is one that a rank had submitted to its end.
 #[test]
 fn b26_abort_quarantine_a_cancelled_load_is_acknowledged_when_its_copies_have_ended() {
@@ -361,7 +361,7 @@ fn load_job(op: u64, pages: std::ops::Range<u32>) -> LoadJob<SimDevice> {
     }
 }
 
-/// Behaviour 53: Of a load of 61 layers no more is in flight than the window or two groups.
+/// 53: Of a load of 61 layers no more is in flight than the window or two groups.
 #[test]
 fn b53_perf_order_no_more_than_the_window_is_in_flight() {
     let burst = Burst::new(1);
@@ -382,7 +382,7 @@ fn b53_perf_order_no_more_than_the_window_is_in_flight() {
     assert!(done[0].finished.since(done[0].issued) > 18_000_000);
 }
 
-/// Behaviour 53: A copy of one page that comes right after the burst, and that somebody waits for, has ended
+/// 53: A copy of one page that comes right after the burst, and that somebody waits for, has ended
 /// within the window, long before the burst.
 #[test]
 fn b53_perf_order_a_small_copy_right_after_a_burst_ends_within_the_window() {
@@ -418,7 +418,7 @@ fn b53_perf_order_a_small_copy_right_after_a_burst_ends_within_the_window() {
     }
 }
 
-/// Behaviour 53: Layer 0 is seen ready before layer 60 is copied, or even submitted.
+/// 53: Layer 0 is seen ready before layer 60 is copied, or even submitted.
 #[test]
 fn b53_perf_order_layer_0_is_ready_before_layer_60_is_copied() {
     let burst = Burst::new(7);

@@ -12,7 +12,7 @@ fn empty_l1(rig: &mut Planned) {
     }
 }
 
-/// Behaviour 36: The outcome of an operation is the number of good leading pages.
+/// 36: The outcome of an operation is the number of good leading pages.
 ///
 /// Seen to fail if pages that a load did not bring count as loaded.
 #[test]
@@ -50,7 +50,7 @@ fn b36_good_leading_pages_are_what_counts() {
     assert_eq!(rig.planner.stats().failed_load_pages, 3);
 }
 
-/// Behaviour 37: What is reported loaded was copied: 4 pages with room on L1 for 0 to 3 of them.
+/// 37: What is reported loaded was copied: 4 pages with room on L1 for 0 to 3 of them.
 ///
 /// Seen to fail if a load does not look at the room on L1.
 #[test]
@@ -83,7 +83,7 @@ fn b37_a_partial_load_reports_what_it_brings() {
     }
 }
 
-/// Behaviour 38: Loaded pages go where the prefix stands.
+/// 38: Loaded pages go where the prefix stands.
 ///
 /// Seen to fail if a released lease keeps its lock.
 #[test]
@@ -111,7 +111,7 @@ fn b38_load_targets_are_the_table() {
     );
 }
 
-/// Behaviour 49: A host copy whose page is also on L1 is the first to go when L2 is short: no backup is
+/// 49: A host copy whose page is also on L1 is the first to go when L2 is short: no backup is
 /// refused for ever, and a page on neither tier is a miss.
 #[test]
 fn b49_l2_smaller_than_l1() {
@@ -150,7 +150,7 @@ fn b49_copies_of_l1_pages_go_before_what_only_l2_has() {
     assert_eq!(rig.planner.stats().resident_pages_l2, 3);
 }
 
-/// Behaviour 50: Evicting from L1 a page with an acknowledged copy leaves an L2 hit; a load brings it back
+/// 50: Evicting from L1 a page with an acknowledged copy leaves an L2 hit; a load brings it back
 /// and L2 keeps its copy.
 ///
 /// Seen to fail if an acknowledged store keeps its pins.
@@ -171,7 +171,7 @@ fn b50_no_hit_is_lost() {
     assert_eq!((lease.hit_tokens_l1(), lease.hit_tokens_l2()), (3 * W, 0));
 }
 
-/// Behaviour 52: If a page is on L2 its ancestors are on L1 or L2: a parent without a copy is stored when it
+/// 52: If a page is on L2 its ancestors are on L1 or L2: a parent without a copy is stored when it
 /// leaves L1, or goes together with what stands on it.
 ///
 /// Seen to fail if an acknowledged store keeps its pins.
@@ -203,7 +203,7 @@ fn b52_a_child_on_l2_never_outlives_its_ancestors() {
     }
 }
 
-/// Behaviour 54: Counters exist for both directions, by outcome.
+/// 54: Counters exist for both directions, by outcome.
 ///
 /// Seen to fail if pages that a load did not bring count as loaded.
 #[test]

@@ -3,8 +3,8 @@
 
 use clap::Args;
 use striata_replay::{
-    Capacity, DeviceChoice, Fault, HostCapacity, KeySource, Policy, ReplayConfig, TraceSource,
-    VerifyPolicy,
+    Capacity, DeviceChoice, Fault, HostCapacity, KeySource, Policy, RandomFaults, ReplayConfig,
+    TraceSource, VerifyPolicy,
 };
 
 use super::defaults;
@@ -63,7 +63,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, conflicts_with = "scale_rows", help_heading = "Bytes")]
     full_rows: bool,
     /// No bytes at all: index, allocators and policies alone, asked with block keys
-    #[arg(long, conflicts_with_all = ["scale_rows", "full_rows", "fault"], help_heading = "Bytes")]
+    #[arg(long, conflicts_with_all = ["scale_rows", "full_rows", "fault", "faults"], help_heading = "Bytes")]
     metadata_only: bool,
     /// Rows of hit pages that are verified: all, sample, none [default: all]
     #[arg(long, value_name = "POLICY", help_heading = "Bytes")]
@@ -71,6 +71,13 @@ pub(crate) struct ReplayArgs {
     /// Plant a fault that the verifier must name: corrupt-page:N, the N-th page loaded back
     #[arg(long, value_name = "FAULT", help_heading = "Bytes")]
     fault: Option<Fault>,
+    /// Random faults of the simulated devices: SEED or SEED:RATE, where RATE of all copies (0.01
+    /// unless given) fail in part or come late
+    #[arg(long, value_name = "SEED[:RATE]", help_heading = "Bytes")]
+    faults: Option<RandomFaults>,
+    /// Check every invariant of the engine after every request, and in the end that no page is lost
+    #[arg(long, help_heading = "Bytes")]
+    paranoid: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -112,6 +119,8 @@ impl ReplayArgs {
             outputs: self.workload.outputs,
             compute: self.workload.compute(),
             fault: self.fault,
+            faults: self.faults,
+            paranoid: self.paranoid,
         })
     }
 }

@@ -162,6 +162,8 @@ impl SweepArgs {
             outputs: self.workload.outputs,
             compute: self.workload.compute(),
             fault: None,
+            faults: None,
+            paranoid: false,
         })
     }
 }

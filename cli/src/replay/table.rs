@@ -190,6 +190,24 @@ fn checks(report: &ReplayReport) -> Table {
         );
         row(&format!("fault {}", fault.fault), told);
     }
+    if let Some(faults) = &report.faults {
+        let told = format!(
+            "{} loads and {} stores failed, {} requests served again",
+            count(faults.failed_loads),
+            count(faults.failed_stores),
+            count(faults.recomputed_requests)
+        );
+        row(&format!("faults {}:{}", faults.seed, faults.rate), told);
+    }
+    if let Some(paranoid) = &report.paranoid {
+        let told = format!(
+            "checked {} times, {} broken; {} pages lost",
+            count(paranoid.invariant_checks),
+            count(paranoid.broken_invariants),
+            count(paranoid.lost_pages)
+        );
+        row("invariants", told);
+    }
     row("errors", count(report.errors));
     row("collective calls", count(report.collective_calls));
     row("wall time", format!("{:.1} s", report.wall_seconds));

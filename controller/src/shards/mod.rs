@@ -13,7 +13,8 @@ use std::sync::Arc;
 use striata_core::{FenceId, OpId, PoolGeometry, Rank, Stripe};
 use striata_gpu::planes::L1Planes;
 use striata_gpu::transfer::{
-    Completion, LoadGate, LoadJob, StoreJob, TransferConfig, TransferEngine, TransferStats,
+    Completion, GateError, LoadGate, LoadJob, StoreJob, TransferConfig, TransferEngine,
+    TransferStats,
 };
 use striata_gpu::{Device, DeviceTime, Direction};
 use striata_host::HostPool;
@@ -65,7 +66,7 @@ impl<D: Device> Shard<D> {
 }
 
 /// How an operation went, over all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpReport {
     /// The operation.
     pub op: OpId,
@@ -83,6 +84,8 @@ pub struct OpReport {
     pub first_layer: Option<DeviceTime>,
     /// When the slowest rank had everything.
     pub finished: DeviceTime,
+    /// Why it did not bring every page: the first rank that failed, and what it said.
+    pub cause: Option<Arc<str>>,
 }
 
 impl OpReport {
@@ -100,6 +103,7 @@ impl OpReport {
             issued,
             first_layer: None,
             finished: issued,
+            cause: None,
         }
     }
 }
@@ -277,8 +281,9 @@ impl<D: Device> ShardGroup<D> {
         // What a rank refuses ends like any operation, once the ranks that took it are through.
         if let Err(error) = &submitted {
             report.good_pages = 0;
-            let cause = || format!("operation {op}: {error}");
-            self.fault.get_or_insert_with(cause);
+            let cause = format!("operation {op}: {error}");
+            report.cause = Some(cause.as_str().into());
+            self.fault.get_or_insert(cause);
         }
         if order.kind == OrderKind::Load {
             self.gates.insert(op, gates);
@@ -354,8 +359,12 @@ impl<D: Device> ShardGroup<D> {
                 };
                 merge(&mut pending.report, done);
                 if let Some(error) = &done.error {
-                    let cause = || format!("operation {} on rank {rank}: {error}", done.op);
-                    self.fault.get_or_insert_with(cause);
+                    let cause = format!("operation {} on rank {rank}: {error}", done.op);
+                    pending
+                        .report
+                        .cause
+                        .get_or_insert_with(|| cause.as_str().into());
+                    self.fault.get_or_insert(cause);
                 }
                 let Some(good_pages) = pending.tally.ended(done.good_pages) else {
                     continue;
@@ -396,18 +405,21 @@ impl<D: Device> ShardGroup<D> {
         done
     }
 
-    /// Blocks until the load `op` has ended on every rank; one that is not in flight is no wait.
+    /// Blocks until the load `op` has ended on every rank, well or not; one that is not in flight
+    /// is no wait.
     ///
     /// # Errors
-    /// The load waits for a fence that nobody recorded; it failed.
+    /// The load waits for a fence that nobody recorded; a lost device.
     pub fn wait_for(&self, op: OpId) -> Result<(), Error> {
         if self.held.iter().any(|order| order.op == op) {
             return Err(Error::NotStarted { op });
         }
         for (rank, gate) in self.gates.get(&op).into_iter().flatten().enumerate() {
             let Some(gate) = gate else { continue };
-            gate.synchronize()
-                .map_err(|source| Error::Gate { rank, source })?;
+            match gate.synchronize() {
+                Ok(_) | Err(GateError::Failed { .. }) => {}
+                Err(source) => return Err(Error::Gate { rank, source }),
+            }
         }
         Ok(())
     }

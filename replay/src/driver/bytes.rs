@@ -8,11 +8,12 @@ use striata_core::prefix::PageKey;
 use striata_gpu::{Device, DeviceTime, Direction};
 
 use super::checks::Checks;
-use super::engine::{Engine, Forward, LoadTimes, Step};
+use super::engine::{Engine, FailedOp, Forward, LoadTimes, Step};
 use super::fault;
 use super::identity::Identity;
 use super::layers::verified_rows;
 use super::plan::Plan;
+use super::replica::EXTEND_ATTEMPTS;
 use super::row_log::RowLog;
 use super::totals::CopyTotals;
 use crate::report::ReplayReport;
@@ -30,6 +31,7 @@ pub(crate) struct WholeEngine<D: Device> {
     origin: DeviceTime,
     /// Ends of loads of the request that is served.
     loads: Vec<OpReport>,
+    failed: Vec<FailedOp>,
     totals: CopyTotals,
 }
 
@@ -53,6 +55,7 @@ impl<D: Device> WholeEngine<D> {
             logs,
             origin: now,
             loads: Vec::new(),
+            failed: Vec::new(),
             totals: CopyTotals::default(),
         })
     }
@@ -91,11 +94,18 @@ impl<D: Device> WholeEngine<D> {
         Ok(last)
     }
 
-    /// Reads what the ranks' logs hold into the checks; returns the rows that differed.
-    fn read_logs(&self, plan: &Plan, step: Step<'_>, checks: &mut Checks) -> Result<u64, Error> {
+    /// Reads what the ranks' logs hold of the first `readable` pages into the checks; returns the
+    /// rows that differed.
+    fn read_logs(
+        &self,
+        plan: &Plan,
+        step: Step<'_>,
+        readable: u64,
+        checks: &mut Checks,
+    ) -> Result<u64, Error> {
         let mut differing = 0;
         for ((rank, shard), log) in (0..).zip(self.shards()).zip(&self.logs) {
-            differing += log.drain(shard, rank, plan, step, checks)?;
+            differing += log.drain(shard, rank, plan, step, readable, checks)?;
         }
         Ok(differing)
     }
@@ -104,6 +114,12 @@ impl<D: Device> WholeEngine<D> {
     fn take_reports(&mut self) {
         for report in self.cache.take_reports() {
             self.totals.add(&report);
+            if (report.good_pages as usize) < report.pages {
+                self.failed.push(FailedOp {
+                    direction: report.direction,
+                    cause: report.cause.clone(),
+                });
+            }
             if report.direction == Direction::HostToDevice {
                 self.loads.push(report);
             }
@@ -128,7 +144,14 @@ impl<D: Device> Engine for WholeEngine<D> {
     }
 
     fn extend(&mut self, lease: &mut Lease, tokens: u64) -> Result<bool, Error> {
-        Ok(self.cache.extend(lease, tokens)?.is_none())
+        for _ in 0..EXTEND_ATTEMPTS {
+            match self.cache.extend(lease, tokens)? {
+                None => return Ok(true),
+                Some(Reserve::NotNow { .. }) => self.settle()?,
+                Some(_) => return Ok(false),
+            }
+        }
+        Ok(false)
     }
 
     fn append_keys(&mut self, lease: &Lease, keys: &[PageKey]) -> Result<(), Error> {
@@ -149,11 +172,17 @@ impl<D: Device> Engine for WholeEngine<D> {
         self.submit_layers(plan, step, &mut works)?;
         self.cache.step_end(&self.streams)?;
         let end = self.finish()?;
+        // Rows that a load did not bring are nobody's.
+        let readable = match self.cache.confirm_blocking(step.lease)? {
+            Confirm::LoadFailed { valid_tokens } => valid_tokens,
+            Confirm::Done | Confirm::Pending { .. } => step.lease.hit_tokens(),
+        };
+        let readable = plan.stripe.whole_pages(readable);
         Ok(Forward {
             ttft_ns: end.since(arrival),
             stall_ns: self.stall(&works)?,
             verified_rows: verified_rows(plan, step, works.len()),
-            mismatches: self.read_logs(plan, step, checks)?,
+            mismatches: self.read_logs(plan, step, readable, checks)?,
         })
     }
 
@@ -195,6 +224,19 @@ impl<D: Device> Engine for WholeEngine<D> {
         self.cache.drain()?;
         self.take_reports();
         Ok(())
+    }
+
+    fn take_failed(&mut self, out: &mut Vec<FailedOp>) {
+        out.append(&mut self.failed);
+    }
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.cache.check_invariants()
+    }
+
+    fn forget(&mut self, plan: &Plan) -> Result<(), Error> {
+        self.cache.reset(plan.namespace)?;
+        self.settle()
     }
 
     fn stats(&self) -> PlannerStats {

@@ -3,8 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::Fault;
-use crate::report::{FaultReport, MismatchedRow, ReplayReport};
+use striata_gpu::Direction;
+
+use super::engine::FailedOp;
+use super::random_faults::FaultSource;
+use crate::config::{Fault, ReplayConfig};
+use crate::report::{FaultReport, MismatchedRow, ParanoidReport, RandomFaultsReport, ReplayReport};
 
 /// Differing rows that the report lists; all are counted.
 const KEPT_ROWS: usize = 1000;
@@ -39,12 +43,26 @@ pub(crate) struct Checks {
     errors: u64,
     messages: Vec<String>,
     planted: Option<Planted>,
+    random: Option<RandomFaultsReport>,
+    paranoid: Option<ParanoidReport>,
     /// Pages that were loaded back so far.
     loaded_pages: u64,
 }
 
 impl Checks {
-    pub(crate) fn new(fault: Option<Fault>) -> Self {
+    pub(crate) fn new(config: &ReplayConfig) -> Self {
+        Self {
+            random: config.faults.map(|faults| RandomFaultsReport {
+                seed: faults.seed,
+                rate: faults.rate,
+                ..RandomFaultsReport::default()
+            }),
+            paranoid: config.paranoid.then(ParanoidReport::default),
+            ..Self::with_fault(config.fault)
+        }
+    }
+
+    fn with_fault(fault: Option<Fault>) -> Self {
         Self {
             planted: fault.map(|fault| Planted {
                 fault,
@@ -74,6 +92,50 @@ impl Checks {
         }
     }
 
+    /// Notes an operation that did not bring every page: a failure unless it names a random fault.
+    pub(crate) fn op_failed(&mut self, failed: &FailedOp, source: Option<&FaultSource>) {
+        let cause = failed.cause.as_deref().unwrap_or("no cause");
+        let random = self.random.as_mut();
+        let random = random.filter(|_| source.is_some_and(|source| source.explains(cause)));
+        match (random, failed.direction) {
+            (Some(random), Direction::HostToDevice) => random.failed_loads += 1,
+            (Some(random), Direction::DeviceToHost) => random.failed_stores += 1,
+            (None, _) => self.failed(cause.to_owned()),
+        }
+    }
+
+    /// Notes a request that is served again.
+    pub(crate) fn recomputes(&mut self) {
+        if let Some(random) = &mut self.random {
+            random.recomputed_requests += 1;
+        }
+    }
+
+    /// Whether the engine's invariants are wanted.
+    pub(crate) const fn is_paranoid(&self) -> bool {
+        self.paranoid.is_some()
+    }
+
+    /// Notes what a check of the invariants found after `request`.
+    pub(crate) fn checked(&mut self, request: u64, found: Result<(), String>) {
+        let Some(paranoid) = &mut self.paranoid else {
+            return;
+        };
+        paranoid.invariant_checks += 1;
+        if let Err(broken) = found {
+            paranoid.broken_invariants += 1;
+            self.failed(format!("after request {request}: {broken}"));
+        }
+    }
+
+    /// Notes pages that did not come back in the end.
+    pub(crate) fn lost(&mut self, replica: u32, pages: u64) {
+        if let Some(paranoid) = self.paranoid.as_mut().filter(|_| pages > 0) {
+            paranoid.lost_pages += pages;
+            self.failed(format!("replica {replica} has lost {pages} pages"));
+        }
+    }
+
     /// Counts `pages` pages that are about to be loaded back; returns the index among them of the
     /// one to corrupt.
     pub(crate) fn loads(&mut self, pages: usize) -> Option<usize> {
@@ -98,6 +160,8 @@ impl Checks {
         report.mismatched_rows = self.rows;
         report.errors = self.errors;
         report.error_messages = self.messages;
+        report.faults = self.random;
+        report.paranoid = self.paranoid;
         let Some(Planted { fault, corrupted }) = self.planted else {
             return;
         };
@@ -145,18 +209,18 @@ mod tests {
 
     #[test]
     fn the_nth_loaded_page_is_found_once() {
-        let mut checks = Checks::new(Some(Fault::CorruptPage(5)));
+        let mut checks = Checks::with_fault(Some(Fault::CorruptPage(5)));
         assert_eq!(checks.loads(3), None);
         assert_eq!(checks.loads(0), None);
         assert_eq!(checks.loads(2), Some(1));
         assert_eq!(checks.loads(9), None);
-        assert_eq!(Checks::new(None).loads(9), None);
+        assert_eq!(Checks::with_fault(None).loads(9), None);
     }
 
     #[test]
     fn a_fault_is_exact_only_if_its_rows_and_no_others_differ() {
         let report = |corrupted: &[u32], differing: &[u32]| {
-            let mut checks = Checks::new(Some(Fault::CorruptPage(1)));
+            let mut checks = Checks::with_fault(Some(Fault::CorruptPage(1)));
             corrupted.iter().for_each(|&n| checks.corrupted(id(n)));
             differing
                 .iter()

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What serves one replica: the planner alone, or the whole engine with bytes.
 
+use std::sync::Arc;
+
 use striata::{Confirm, Error, Lease, PlannerStats, Reserve};
 use striata_core::prefix::PageKey;
+use striata_gpu::Direction;
 
 use super::checks::Checks;
 use super::identity::Identity;
@@ -37,6 +40,13 @@ pub(crate) struct Forward {
 pub(crate) struct LoadTimes {
     pub(crate) first_layer_ns: u64,
     pub(crate) all_layers_ns: u64,
+}
+
+/// A copy that did not bring every page.
+#[derive(Clone, Debug)]
+pub(crate) struct FailedOp {
+    pub(crate) direction: Direction,
+    pub(crate) cause: Option<Arc<str>>,
 }
 
 /// The engine of one replica, in the order in which a step calls it.
@@ -78,6 +88,15 @@ pub(crate) trait Engine {
     /// Waits until no copy is in flight. The replay does so after each request, so that what the
     /// next one finds does not depend on how fast the machine is.
     fn settle(&mut self) -> Result<(), Error>;
+
+    /// Appends the copies that have failed since the last call.
+    fn take_failed(&mut self, out: &mut Vec<FailedOp>);
+
+    /// Checks every invariant of the engine; the first broken one in words.
+    fn check_invariants(&self) -> Result<(), String>;
+
+    /// Forgets everything that is cached.
+    fn forget(&mut self, plan: &Plan) -> Result<(), Error>;
 
     /// The planner's counters.
     fn stats(&self) -> PlannerStats;

@@ -7,9 +7,10 @@ use striata::{Ack, Confirm, Error, Lease, Order, Planner, PlannerStats, Reserve}
 use striata_core::prefix::PageKey;
 
 use super::checks::Checks;
-use super::engine::{Engine, Forward, LoadTimes, Step};
+use super::engine::{Engine, FailedOp, Forward, LoadTimes, Step};
 use super::identity::Identity;
 use super::plan::Plan;
+use super::replica::EXTEND_ATTEMPTS;
 use crate::report::ReplayReport;
 use crate::trace::Request;
 
@@ -57,7 +58,14 @@ impl Engine for PlannerOnly {
     }
 
     fn extend(&mut self, lease: &mut Lease, tokens: u64) -> Result<bool, Error> {
-        Ok(self.planner.extend(lease, tokens)?.is_none())
+        for _ in 0..EXTEND_ATTEMPTS {
+            match self.planner.extend(lease, tokens)? {
+                None => return Ok(true),
+                Some(Reserve::NotNow { .. }) => self.settle()?,
+                Some(_) => return Ok(false),
+            }
+        }
+        Ok(false)
     }
 
     fn append_keys(&mut self, lease: &Lease, keys: &[PageKey]) -> Result<(), Error> {
@@ -97,6 +105,16 @@ impl Engine for PlannerOnly {
             self.planner.acknowledge(Ack { op, good_pages })?;
         }
         Ok(())
+    }
+
+    fn take_failed(&mut self, _: &mut Vec<FailedOp>) {}
+
+    fn check_invariants(&self) -> Result<(), String> {
+        self.planner.check_invariants()
+    }
+
+    fn forget(&mut self, plan: &Plan) -> Result<(), Error> {
+        self.planner.reset(plan.namespace)
     }
 
     fn stats(&self) -> PlannerStats {

@@ -15,6 +15,7 @@ mod identity;
 mod layers;
 mod metadata;
 mod plan;
+mod random_faults;
 mod replica;
 mod row_log;
 mod spans;
@@ -28,7 +29,7 @@ use striata::HiCacheSetup;
 use striata_gpu::Device;
 
 use crate::config::ReplayConfig;
-use crate::error::ReplayError;
+use crate::error::{ConfigError, ReplayError};
 use crate::process::peak_memory_bytes;
 use crate::report::{ReplayObserver, ReplayReport};
 use crate::tally::Tally;
@@ -38,6 +39,7 @@ use checks::Checks;
 use engine::Engine;
 use metadata::PlannerOnly;
 use plan::Plan;
+use random_faults::FaultSource;
 use replica::Replica;
 
 /// Replays a trace as configured.
@@ -61,20 +63,30 @@ pub fn replay(
         report.config.device = "none".to_owned();
         let engines = (0..replicas).map(|_| PlannerOnly::new(&plan));
         let engines = engines.collect::<Result<_, _>>()?;
-        return run(config, &plan, engines, report, observer);
+        return run(config, &plan, engines, None, report, observer);
     }
     let devices = Devices::open(config.device)?;
     devices.check_memory(&plan)?;
     match devices {
         Devices::Sim { why } => {
             report.notices.extend(why);
-            let devices = |replica| devices::simulated(&plan, replica);
-            run_with_bytes(config, &plan, devices, report, observer)
+            let devices: Vec<_> = (0..replicas)
+                .flat_map(|replica| devices::simulated(&plan, replica))
+                .collect();
+            let faults = config.faults;
+            let faults = faults.map(|faults| FaultSource::new(faults, devices.clone()));
+            run_with_bytes(config, &plan, devices, faults, report, observer)
+        }
+        Devices::Cuda(_) if config.faults.is_some() => {
+            Err(ReplayError::Config(ConfigError::Conflict {
+                first: "random faults",
+                second: "a GPU",
+                reason: "they are planted in the simulated device",
+            }))
         }
         Devices::Cuda(device) => {
-            let ranks = plan.topology.attention_tp();
-            let devices = |_| (0..ranks).map(|_| device.clone()).collect();
-            run_with_bytes(config, &plan, devices, report, observer)
+            let devices = (0..plan.topology.tp()).map(|_| device.clone()).collect();
+            run_with_bytes(config, &plan, devices, None, report, observer)
         }
     }
 }
@@ -82,7 +94,8 @@ pub fn replay(
 fn run_with_bytes<D: Device>(
     config: &ReplayConfig,
     plan: &Plan,
-    devices: impl Fn(u32) -> Vec<D>,
+    devices: Vec<D>,
+    faults: Option<FaultSource>,
     mut report: ReplayReport,
     observer: &mut dyn ReplayObserver,
 ) -> Result<ReplayReport, ReplayError> {
@@ -92,17 +105,17 @@ fn run_with_bytes<D: Device>(
     report.l1.bytes_per_rank = l1_bytes;
     report.l2.bytes_per_rank = l2_bytes;
     let mut engines = Vec::new();
-    for replica in 0..plan.topology.replicas() {
-        let devices = devices(replica);
+    let attention_tp = usize::try_from(plan.topology.attention_tp()).unwrap_or(usize::MAX);
+    for devices in devices.chunks(attention_tp) {
         if let Some(device) = devices.first() {
             let description = device.describe();
             report.simulated = description.simulated_time;
             report.config.device = description.backend.to_owned();
             report.config.device_name = description.name;
         }
-        engines.push(WholeEngine::new(plan, &setup, devices)?);
+        engines.push(WholeEngine::new(plan, &setup, devices.to_vec())?);
     }
-    run(config, plan, engines, report, observer)
+    run(config, plan, engines, faults, report, observer)
 }
 
 /// Serves the selected requests.
@@ -110,6 +123,7 @@ fn run<E: Engine>(
     config: &ReplayConfig,
     plan: &Plan,
     engines: Vec<E>,
+    mut faults: Option<FaultSource>,
     mut report: ReplayReport,
     observer: &mut dyn ReplayObserver,
 ) -> Result<ReplayReport, ReplayError> {
@@ -123,7 +137,7 @@ fn run<E: Engine>(
         .map(|(number, engine)| Replica::new(number, engine))
         .collect();
     let mut tally = Tally::new(plan.topology.replicas());
-    let mut checks = Checks::new(config.fault);
+    let mut checks = Checks::new(config);
     let skip = usize::try_from(config.selection.skip).unwrap_or(usize::MAX);
     let limit = config.selection.limit.unwrap_or(u64::MAX);
     for request in reader
@@ -135,12 +149,22 @@ fn run<E: Engine>(
         let Some(replica) = replicas.get_mut(usize::try_from(at).unwrap_or_default()) else {
             break;
         };
+        if let Some(faults) = &mut faults {
+            faults.plan();
+        }
         let record = replica.serve(plan, &request, &mut checks)?;
+        replica.look(request.index, faults.as_ref(), &mut checks);
         tally.add(&record);
         observer.request_done(&record, tally.requests(), total);
     }
-    for replica in &replicas {
+    if let Some(faults) = &faults {
+        faults.end();
+    }
+    for replica in &mut replicas {
         replica.report(plan, &mut report);
+        if config.paranoid {
+            replica.forget(plan, &mut checks)?;
+        }
     }
     tally.finish(&mut report);
     checks.finish(&mut report);

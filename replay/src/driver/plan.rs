@@ -2,7 +2,7 @@
 //! A configuration after all units and defaults are resolved and everything is checked.
 
 use striata::PlannerConfig;
-use striata_core::config::{Capacity, WritePolicy};
+use striata_core::config::Capacity;
 use striata_core::models::MAX_LAYERS;
 use striata_core::prefix::{Namespace, NamespaceParts};
 use striata_core::{
@@ -159,11 +159,6 @@ fn check_options(config: &ReplayConfig) -> Result<(), ConfigError> {
             reason,
         })
     };
-    if config.write_policy == WritePolicy::WriteBack {
-        return Err(ConfigError::NotBuilt {
-            what: "write policy write_back",
-        });
-    }
     let layers = config.model.layers;
     if layers > MAX_LAYERS {
         return Err(ConfigError::OutOfRange {
@@ -178,6 +173,13 @@ fn check_options(config: &ReplayConfig) -> Result<(), ConfigError> {
             "a fault",
             "a replay without bytes",
             "there is nothing to corrupt",
+        );
+    }
+    if config.metadata_only && config.faults.is_some() {
+        return conflict(
+            "random faults",
+            "a replay without bytes",
+            "nothing is copied that could fail",
         );
     }
     if config.metadata_only && verifies {

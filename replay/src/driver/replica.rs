@@ -4,15 +4,21 @@
 use striata::{Confirm, Error, Lease, Reserve};
 
 use super::checks::Checks;
-use super::engine::{Engine, Forward, LoadTimes, Step};
+use super::engine::{Engine, FailedOp, Forward, LoadTimes, Step};
 use super::identity::Identity;
 use super::plan::Plan;
+use super::random_faults::FaultSource;
 use crate::compute::float;
 use crate::report::{Outcome, ReplayReport, RequestRecord};
 use crate::trace::Request;
 
 const NANOS_PER_MICRO: f64 = 1e3;
 const NANOS_PER_MILLI: f64 = 1e6;
+/// How often a request is served whose loads fail, before it is computed without the cache.
+const ATTEMPTS: usize = 3;
+/// How often a lease is grown while copies hold the pages that it needs: planned loads, which only
+/// start with the step, could hold them for ever.
+pub(crate) const EXTEND_ATTEMPTS: usize = 3;
 
 /// A replica and the most pages that it ever used.
 #[derive(Debug)]
@@ -59,15 +65,43 @@ impl<E: Engine> Replica<E> {
             return self.bypass(plan, request, Outcome::Served);
         }
         self.identity.fill(plan, request);
-        let Some(mut lease) = self.reserve(plan, prompt)? else {
-            return self.bypass(plan, request, Outcome::Refused);
-        };
-        let stored = self.hold_outputs(plan, request, &mut lease)?;
-        let served = self.step(plan, request, &lease, stored, checks)?;
-        let hit_tokens_l1 = lease.hit_tokens_l1();
-        drop(lease);
-        self.engine.settle()?;
-        Ok(self.record(request, hit_tokens_l1, served))
+        for _ in 0..ATTEMPTS {
+            let Some(mut lease) = self.reserve(plan, prompt)? else {
+                return self.bypass(plan, request, Outcome::Refused);
+            };
+            let stored = self.hold_outputs(plan, request, &mut lease)?;
+            let served = self.step(plan, request, &lease, stored, checks)?;
+            let hit_tokens_l1 = lease.hit_tokens_l1();
+            drop(lease);
+            self.engine.settle()?;
+            if served.outcome != Outcome::Failed {
+                return Ok(self.record(request, hit_tokens_l1, served));
+            }
+            checks.recomputes();
+        }
+        self.bypass(plan, request, Outcome::Failed)
+    }
+
+    /// Looks at the engine after a request: copies that failed, and invariants if they are wanted.
+    pub(crate) fn look(&mut self, request: u64, source: Option<&FaultSource>, checks: &mut Checks) {
+        let mut failed: Vec<FailedOp> = Vec::new();
+        self.engine.take_failed(&mut failed);
+        for failed in &failed {
+            checks.op_failed(failed, source);
+        }
+        if checks.is_paranoid() {
+            checks.checked(request, self.engine.check_invariants());
+        }
+    }
+
+    /// Forgets everything, and counts the pages that do not come back.
+    pub(crate) fn forget(&mut self, plan: &Plan, checks: &mut Checks) -> Result<(), Error> {
+        self.engine.forget(plan)?;
+        let stats = self.engine.stats();
+        let all = plan.usable_pages() + u64::from(plan.l2_pages);
+        let free = stats.free_pages_l1 + stats.free_pages_l2;
+        checks.lost(self.number, all.saturating_sub(free));
+        Ok(())
     }
 
     /// Reserves the prompt; none if it does not fit.
@@ -124,16 +158,7 @@ impl<E: Engine> Replica<E> {
                 };
                 (outcome, lease.hit_tokens_l2())
             }
-            Confirm::LoadFailed { valid_tokens } => {
-                checks.failed(format!(
-                    "request {}: its load failed, {valid_tokens} tokens of the prefix stand",
-                    request.index
-                ));
-                (
-                    Outcome::Failed,
-                    valid_tokens.saturating_sub(lease.hit_tokens_l1()),
-                )
-            }
+            Confirm::LoadFailed { .. } => (Outcome::Failed, 0),
             Confirm::Pending { op } => return Err(Error::Unconfirmed { op }),
         };
         self.watch_levels(plan);

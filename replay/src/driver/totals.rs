@@ -23,7 +23,7 @@ pub(crate) struct CopyTotals {
 
 impl CopyTotals {
     /// Adds an operation that has ended.
-    pub(crate) const fn add(&mut self, report: &OpReport) {
+    pub(crate) fn add(&mut self, report: &OpReport) {
         let copies = match report.direction {
             Direction::HostToDevice => &mut self.loads,
             Direction::DeviceToHost => &mut self.stores,

@@ -41,6 +41,8 @@ pub(crate) fn config(source: TraceSource, dcp: u32, page_rows: u32, l1_pages: u6
         outputs: Outputs::Drop,
         compute: ComputeModel::default(),
         fault: None,
+        faults: None,
+        paranoid: false,
     }
 }
 
