@@ -4,12 +4,14 @@
 //! | target | what goes in | what must hold |
 //! |---|---|---|
 //! | [`config`] | text of a configuration | no panic; errors of one line; what is accepted survives a round trip |
+//! | [`planner_ops`] | a program of calls of the planner, and how its copies end | its invariants after every call; no page is lost |
 //! | [`prefix_ops`] | a program of calls of the prefix index | its invariants after every call; a flat model agrees |
 //! | [`slot_lists`] | two slot lists | accepted exactly if a plain reading accepts them; page lists give the same plan; every rank copies exactly its rows |
 //! | [`traces`] | bytes of a trace, packed or not | no panic; errors of one line |
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod planner_ops;
 pub mod prefix_ops;
 pub mod slot_lists;
 pub mod traces;

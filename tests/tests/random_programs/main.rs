@@ -5,6 +5,10 @@
 //!
 //! 2 * 10^5 calls by default, ten times as many with `STRIATA_LONG=1`. A program that fails is shrunk and kept in
 //! `tests/tests/proptest-regressions`.
+//!
+//! Seen to fail, each within seconds, when a load does not wait for the fence of its targets, when
+//! sources of loads are not pinned, when a store does not wait for the step that wrote its rows, and
+//! when a released page forgets its fence.
 
 mod machine;
 mod ops;
