@@ -103,7 +103,9 @@ impl Planner {
             }
         }
         state.indexed = pages;
-        self.inserted_event(id, first_own, &duplicates)?;
+        if !result.retired {
+            self.inserted_event(id, first_own, &duplicates)?;
+        }
         self.stats.inserted_pages += (result.new_pages + result.reattached) as u64;
         self.stats.duplicate_pages += duplicates.len() as u64;
         Ok(Inserted {

@@ -7,8 +7,7 @@
 //! `tests/tests/proptest-regressions`.
 //!
 //! Seen to fail, each within seconds, when a load does not wait for the fence of its targets, when
-//! sources of loads are not pinned, when a store does not wait for the step that wrote its rows, and
-//! when a released page forgets its fence.
+//! sources of loads are not pinned, and when a released page forgets its fence.
 
 mod machine;
 mod ops;
