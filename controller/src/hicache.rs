@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use striata_core::prefix::{Namespace, PageKey, page_keys};
-use striata_core::{FenceId, LayerId, Stripe};
+use striata_core::{FenceId, LayerId, OpId, Stripe};
 use striata_gpu::Device;
 
 use crate::error::Error;
@@ -124,7 +124,9 @@ impl<D: Device> HiCache<D> {
         Ok(outcome)
     }
 
-    /// As [`HiCache::reserve`], and blocks while copies in flight hold the pages that are missing.
+    /// As [`HiCache::reserve`], and blocks while copies in flight hold the pages that are missing. A
+    /// load that waits for [`HiCache::start_loads`] or for the end of a step is no reason to block:
+    /// then the answer is `NotNow`.
     ///
     /// # Errors
     /// As [`HiCache::reserve`].
@@ -135,10 +137,16 @@ impl<D: Device> HiCache<D> {
     ) -> Result<Reserve, Error> {
         loop {
             match self.reserve(namespace, prefix)? {
-                Reserve::NotNow { .. } => self.shards.drain()?,
+                Reserve::NotNow { after } if self.runs(after) => self.shards.drain()?,
                 outcome => return Ok(outcome),
             }
         }
+    }
+
+    /// Whether an operation will end by itself: it neither waits for `start_loads` nor for the end
+    /// of a step.
+    fn runs(&self, op: OpId) -> bool {
+        !self.loads.iter().any(|order| order.op == op) && !self.shards.is_held(op)
     }
 
     fn resolve<'a>(
@@ -315,6 +323,7 @@ impl<D: Device> HiCache<D> {
     pub fn confirm_blocking(&mut self, lease: &Lease) -> Result<Confirm, Error> {
         loop {
             match self.confirm(lease)? {
+                Confirm::Pending { op } if !self.runs(op) => return Err(Error::NotStarted { op }),
                 Confirm::Pending { op } => self.shards.wait_for(op)?,
                 confirmed => return Ok(confirmed),
             }

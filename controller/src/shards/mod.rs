@@ -297,6 +297,12 @@ impl<D: Device> ShardGroup<D> {
         submitted
     }
 
+    /// Whether an order waits for a fence that is not recorded yet.
+    #[must_use]
+    pub fn is_held(&self, op: OpId) -> bool {
+        self.held.iter().any(|order| order.op == op)
+    }
+
     /// Gives up what is not submitted of a load. One that a rank has submitted to its end runs on
     /// there; the least of all ranks counts.
     fn cancel(&mut self, op: OpId) {
