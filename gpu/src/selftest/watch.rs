@@ -71,7 +71,7 @@ mod tests {
     use crate::sim::{SimConfig, SimDevice};
 
     fn slow(_: &SimDevice) -> Checked {
-        thread::sleep(Duration::from_millis(400));
+        thread::sleep(Duration::from_millis(1500));
         Ok(())
     }
 
@@ -82,7 +82,7 @@ mod tests {
     fn hung(checks: Vec<Check<SimDevice>>) -> Option<&'static str> {
         let (send, found) = mpsc::channel();
         let device = SimDevice::new(SimConfig::new(0));
-        let patience = Duration::from_millis(20);
+        let patience = Duration::from_millis(500);
         let hung = move |name| send.send(name).unwrap();
         let count = checks.len();
         let outcomes = run_watched(&device, checks, patience, hung, |_| ()).unwrap();
