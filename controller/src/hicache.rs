@@ -413,10 +413,11 @@ impl<D: Device> HiCache<D> {
         }
     }
 
-    /// Takes in what has ended, and leases that were dropped. Never blocks. Call it every step.
+    /// Takes in what has ended, and leases that were dropped. Never blocks. Call it every step. A
+    /// rank that fails poisons the engine, which [`HiCache::poisoned`] and later calls tell.
     ///
     /// # Errors
-    /// A rank whose engine is broken.
+    /// Broken bookkeeping; a rank that refuses a store.
     pub fn poll(&mut self) -> Result<(), Error> {
         // What ended is taken in also where a rank has failed, so that its pages come back.
         if let Err(error) = self.shards.poll(&mut self.acks, &mut self.new_reports) {

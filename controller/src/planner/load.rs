@@ -39,7 +39,7 @@ impl Planner {
         self.apply_releases()?;
         self.check_keys(keys, tokens)?;
         self.leases.check_room()?;
-        let mut hits = self.match_hits(namespace, keys, tokens);
+        let mut hits = self.match_hits(namespace, keys, tokens)?;
         if hits.loaded > 0 {
             // The path is held while room is made, so that nothing of it is evicted for itself.
             let lock = self
@@ -67,10 +67,11 @@ impl Planner {
         namespace: Namespace,
         keys: &[PageKey],
         tokens: u64,
-    ) -> Hits {
+    ) -> Result<Hits, Error> {
         let limit = self.hit_limit(keys, tokens);
         let found = self.index.match_prefix(namespace.root(), &keys[..limit]);
-        let (l1, on_l2) = self.without_cancelled(namespace, keys, found.l1_pages, found.l2_pages);
+        let (l1, on_l2) =
+            self.without_cancelled(namespace, keys, found.l1_pages, found.l2_pages)?;
         let quota = self
             .config
             .load_back_quota
@@ -78,7 +79,7 @@ impl Planner {
         let enough = quota as u64 * self.stripe.widened_page() >= self.config.load_back_threshold;
         let loaded = if enough { quota } else { 0 };
         self.stats.declined_load_pages += (on_l2 - loaded) as u64;
-        Hits { l1, loaded }
+        Ok(Hits { l1, loaded })
     }
 
     /// Pages whose load was told to stop are no hit, nor is anything after them.
@@ -88,9 +89,9 @@ impl Planner {
         keys: &[PageKey],
         l1: usize,
         l2: usize,
-    ) -> (usize, usize) {
+    ) -> Result<(usize, usize), Error> {
         if self.cancelled == 0 {
-            return (l1, l2);
+            return Ok((l1, l2));
         }
         let lock = self.index.acquire_prefix(namespace.root(), &keys[..l1]);
         let mut pages = std::mem::take(&mut self.scratch_l1);
@@ -98,11 +99,9 @@ impl Planner {
         let read = self.index.l1_pages_of(&lock, &mut pages);
         let stopped = pages.iter().position(|page| self.is_stopping(*page));
         self.scratch_l1 = pages;
-        let released = self.index.release(lock);
-        match (read, released, stopped) {
-            (Ok(_), Ok(()), None) => (l1, l2),
-            (_, _, stopped) => (stopped.unwrap_or(0), 0),
-        }
+        self.index.release(lock)?;
+        read?;
+        Ok(stopped.map_or((l1, l2), |at| (at, 0)))
     }
 
     fn is_stopping(&self, page: L1Page) -> bool {

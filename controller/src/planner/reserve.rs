@@ -69,7 +69,7 @@ impl Planner {
         }
         let table_len = usize::try_from(needed).unwrap_or(usize::MAX);
 
-        let hits = self.match_hits(namespace, keys, tokens);
+        let hits = self.match_hits(namespace, keys, tokens)?;
         let path = &keys[..hits.pages()];
         let lock = self.index.acquire_prefix(namespace.root(), path);
         self.read_path(&lock, hits)?;
