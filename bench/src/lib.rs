@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Benchmarks of Striata. Every figure is taken beside its ceiling or its peer in the same run and
+//! is reported as a ratio to it.
+//!
+//! | module | what it measures |
+//! |---|---|
+//! | [`samples`] | repeated measurements and their order statistics |
+#![forbid(unsafe_code)]
+
+pub mod samples;
