@@ -11,6 +11,7 @@
 //! | [`row_list::gather`] | rows of a plane by list to a dense buffer | 2 x rows x row bytes |
 //! | [`row_list::scatter`] | rows of a dense buffer by list to a plane | 2 x rows x row bytes |
 //! | [`table::TableParams`] | page tables of a batch on one rank | cells x 4 |
+//! | [`values::fill`] | rows of bf16 values that follow from seeds | rows x row bytes |
 //! | [`stripe_twin::reference`] | the stripe, asked for comparison | - |
 //!
 //! [`source`] holds the CUDA text of all of them.
@@ -26,6 +27,7 @@ pub mod source;
 pub mod spans;
 pub mod stripe_twin;
 pub mod table;
+pub mod values;
 
 pub use lse::{Base, E, EmptySentinel, LogBase, Lse, Two, Verdict};
 pub use real::Real;
