@@ -15,6 +15,8 @@ mod counts;
     reason = "calls into the driver; see the obligations of the module"
 )]
 pub mod cuda;
+#[cfg(not(loom))]
+pub mod decode;
 pub mod device;
 mod error;
 pub mod planes;
