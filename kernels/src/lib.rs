@@ -11,12 +11,18 @@
 //! | [`row_list::gather`] | rows of a plane by list to a dense buffer | 2 x rows x row bytes |
 //! | [`row_list::scatter`] | rows of a dense buffer by list to a plane | 2 x rows x row bytes |
 //! | [`table::TableParams`] | page tables of a batch on one rank | cells x 4 |
+//! | [`decode::PlanShape::build`] | the plan of a step | cells x 4, rounded to what changed |
+//! | [`decode::write::WriteShape::write`] | new rows into a plane of any format | rows x (1152 B + row bytes) |
+//! | [`decode::attend::HostAttend::run`] | attention over planes of any format | visible rows x row bytes |
+//! | [`decode::message::HostMerge::run`] | the merge of packed messages | c x rows x (o + 4 B) |
+//! | [`decode::prefix::HostPrefix::run`] | a prefix in token order | rows x (row bytes + 1152 B) |
 //! | [`values::fill`] | rows of bf16 values that follow from seeds | rows x row bytes |
 //! | [`stripe_twin::reference`] | the stripe, asked for comparison | - |
 //!
 //! [`source`] holds the CUDA text of all of them.
 #![forbid(unsafe_code)]
 
+pub mod decode;
 pub mod lse;
 pub mod packed;
 mod real;

@@ -15,6 +15,8 @@ pub use merge::{LseFault, MergeReport, PartialRef, merge};
 
 use striata_core::StripeError;
 
+use crate::decode::DecodeError;
+
 /// The sizes of one decode call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DecodeShape {
@@ -112,6 +114,9 @@ pub enum ContractError {
     /// The rank is not in the group.
     #[error(transparent)]
     Stripe(#[from] StripeError),
+    /// A call that the decode path refuses.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
 }
 
 const fn check_len(
