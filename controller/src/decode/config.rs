@@ -203,6 +203,10 @@ impl DcpMlaConfig {
             let wanted = format!("{} heads for each of {} ranks", heads.local, stripe.dcp());
             return Err(range("the number of heads", heads.gathered.into(), wanted));
         }
+        if !(self.scale.is_finite() && self.scale > 0.0) {
+            let wanted = format!("finite and above 0, and it is {}", self.scale);
+            return Err(range("the bits of the scale", self.scale.to_bits().into(), wanted));
+        }
         if !self.kernel_rows.is_multiple_of(stripe.interleave()) {
             let wanted = format!("a multiple of the interleave {}", stripe.interleave());
             return Err(range("the kernel page", self.kernel_rows.into(), wanted));

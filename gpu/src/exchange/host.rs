@@ -73,7 +73,8 @@ impl<D: Device> Exchange<D> for HostExchange<D> {
     fn cross(&mut self, streams: StepStreams<'_, D>) -> Result<(), GpuError> {
         let written = mark_all(&self.devices, streams)?;
         self.wait(&written)?;
-        self.wait(&core::mem::take(&mut self.readers))?;
+        let readers = core::mem::take(&mut self.readers);
+        self.wait(&readers)?;
         let message = usize::try_from(self.message_bytes).unwrap_or(usize::MAX);
         for (rank, (device, sent)) in self.devices.iter().zip(&self.sent).enumerate() {
             device.read(sent, 0, &mut self.bytes)?;

@@ -24,7 +24,7 @@ pub(crate) use op::{DecodeOp, Use};
 use core::sync::atomic::AtomicU32;
 use std::sync::Arc;
 
-use striata_core::whole_share;
+use striata_core::stripe::whole_share;
 use striata_kernels::decode::message::HostMerge;
 use striata_kernels::decode::{
     AttendKernel, DecodeError, LANES, LATENT, MergeTally, OutputForm, PlanPlace, ROPE,
