@@ -34,7 +34,7 @@ pub const HEADERS: [Header; 2] = [
 ];
 
 /// All sources.
-pub const SOURCES: [Source; 5] = [
+pub const SOURCES: [Source; 6] = [
     Source {
         name: "rows.cu",
         text: include_str!("../cuda/rows.cu"),
@@ -67,6 +67,11 @@ pub const SOURCES: [Source; 5] = [
         text: include_str!("../cuda/spin.cu"),
         kernels: &[Kernel::Spin],
     },
+    Source {
+        name: "values.cu",
+        text: include_str!("../cuda/values.cu"),
+        kernels: &[Kernel::FillValues],
+    },
 ];
 
 /// A kernel that can be launched.
@@ -94,11 +99,13 @@ pub enum Kernel {
     StripeCheck,
     /// Lets time pass.
     Spin,
+    /// Writes rows of values.
+    FillValues,
 }
 
 impl Kernel {
     /// How many kernels there are.
-    pub const COUNT: usize = Self::Spin as usize + 1;
+    pub const COUNT: usize = Self::FillValues as usize + 1;
 
     /// The name of its entry point.
     #[must_use]
@@ -115,6 +122,7 @@ impl Kernel {
             Self::PageTables => "striata_page_tables",
             Self::StripeCheck => "striata_stripe_check",
             Self::Spin => "striata_spin",
+            Self::FillValues => "striata_fill_values",
         }
     }
 
@@ -132,6 +140,7 @@ impl Kernel {
             Self::PageTables => 2,
             Self::StripeCheck => 3,
             Self::Spin => 4,
+            Self::FillValues => 5,
         }
     }
 }

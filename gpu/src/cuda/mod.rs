@@ -12,6 +12,7 @@
 //! | `pin` | page-locking for host pools |
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
+//! | `values` | rows of values that follow from seeds |
 //! | `graph` | captured work |
 //!
 //! The context is the device's primary one, shared with whoever else uses it in the process. Every
@@ -61,6 +62,7 @@ mod shared;
 mod status;
 mod stream;
 mod survey;
+mod values;
 
 pub use device::CudaDevice;
 pub use event::CudaEvent;
