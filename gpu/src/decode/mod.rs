@@ -16,6 +16,7 @@
 
 mod jobs;
 
+pub(crate) use jobs::refused;
 pub use jobs::{
     Attend, BuildPlan, GatherPrefix, Merge, Pack, Plan, Rows, Unpack, View, WriteRows, WriteTo,
 };
