@@ -11,6 +11,7 @@
 //! | `copy`, `calls` | copies; which driver calls serve them |
 //! | `pin` | page-locking for host pools |
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
+//! | `decode` | the decode path: `DecodeDevice` |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
 //! | `values` | rows of values that follow from seeds |
 //! | `graph` | captured work |
@@ -37,7 +38,7 @@
 //!    Adopted memory and streams live as long as the caller of the `unsafe` adoption promised.
 //! 7. Submitted work stays inside its memory: `check` and the launch wrappers bound every range
 //!    before submission, and kernels obey their contracts.
-//! 8. Words of host pools are atomics, and the device is one more thread that touches them; order is
+//! 8. Words of host pools and of staging are atomics, and the device is one more thread that touches them; order is
 //!    the caller's, as the `Device` trait says. Memory of the device is never a Rust reference.
 //! 9. Arguments of a launch are the kernel's parameters in number, order, size and alignment; the
 //!    driver copies them before the call returns.
@@ -46,6 +47,7 @@ mod cache;
 mod calls;
 mod clock;
 mod copy;
+mod decode;
 mod device;
 mod driver;
 mod event;
@@ -64,6 +66,7 @@ mod stream;
 mod survey;
 mod values;
 
+pub use decode::CudaStaging;
 pub use device::CudaDevice;
 pub use event::CudaEvent;
 pub use graph::CudaGraph;

@@ -171,6 +171,38 @@ pub struct AttendParams {
 
 const _: () = assert!(size_of::<AttendParams>() == 104);
 
+/// The second argument of the tensor-core kernels: device addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct WorkWords {
+    /// Queries.
+    pub query: u64,
+    /// The plane.
+    pub plane: u64,
+    /// The table.
+    pub cells: u64,
+    /// Local lengths.
+    pub local_lens: u64,
+    /// Global lengths.
+    pub global_lens: u64,
+    /// Starts of parts.
+    pub starts: u64,
+    /// Cuts of requests.
+    pub cuts: u64,
+    /// Messages.
+    pub output: u64,
+    /// Outputs of pieces. Shape: \[piece\]\[block\]\[block rows\]\[512\] f32.
+    pub pieces: u64,
+    /// Their log-sum-exps in base 2. Shape: \[piece\]\[block\]\[block rows\] f32.
+    pub piece_lses: u64,
+    /// A [`KernelFormat`].
+    pub format: u32,
+    /// 0.
+    pub unused: u32,
+}
+
+const _: () = assert!(size_of::<WorkWords>() == 88);
+
 /// The call in host memory: reference of the kernels for every format.
 #[derive(Clone, Copy, Debug)]
 pub struct HostAttend<'a> {

@@ -98,12 +98,7 @@ pub fn replay(
                 config,
                 plan: &plan,
                 faults: None,
-                attend: |config, _, _| match config.attend {
-                    None => Ok(None),
-                    Some(_) => Err(Error::NotBuilt {
-                        what: "attention on a GPU in a replay".to_owned(),
-                    }),
-                },
+                attend: attending,
             };
             run_with_bytes(run, devices, report, observer)
         }
