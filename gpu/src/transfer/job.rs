@@ -7,6 +7,7 @@ use striata_core::{OpId, PagePair, Rank};
 
 use super::gate::{GateKeeper, LoadGate};
 use super::parts::Parts;
+use super::paths::TransferPaths;
 use super::queue_entry::{JobId, Ticket};
 use super::shared::HostSide;
 use crate::device::{CopyForm, Device, DeviceTime, Direction};
@@ -37,8 +38,8 @@ pub struct TransferConfig {
     pub window_bytes: u64,
     /// Most pieces of one copy call; above 512 the driver takes long to begin.
     pub call_pieces: usize,
-    /// Loads of at most this many pages use rectangles in two groups, if planes are uniform.
-    pub rectangle_pages: usize,
+    /// Which way the bytes of a job take.
+    pub paths: TransferPaths,
     /// Who submits.
     pub submission: Submission,
 }
@@ -50,7 +51,7 @@ impl Default for TransferConfig {
             group_bytes: 48 << 20,
             window_bytes: 55_000_000,
             call_pieces: 512,
-            rectangle_pages: 2,
+            paths: TransferPaths::measured(),
             submission: Submission::Thread,
         }
     }

@@ -14,6 +14,7 @@
 //! | `ledger` | jobs whose copies run; counters |
 //! | `outcome` | which pages of a job arrived |
 //! | `job`, `stats`, `error` | jobs, completions and settings; counters; refusals |
+//! | `paths` | [`TransferPaths`]: which way the bytes of a job take |
 //! | `groups` | [`LayerGroups`]: which layers share a call and an event |
 //! | `parts` | the groups of a job: layers of a load, pages of a store |
 //! | `pieces` | pages and layers to pieces of copy calls |
@@ -49,6 +50,8 @@ mod outcome;
 #[cfg(not(loom))]
 mod parts;
 #[cfg(not(loom))]
+mod paths;
+#[cfg(not(loom))]
 mod pieces;
 #[cfg(not(loom))]
 mod polling;
@@ -79,5 +82,9 @@ pub use gate_state::GateState;
 pub use groups::LayerGroups;
 #[cfg(not(loom))]
 pub use job::{Completion, LoadJob, StoreJob, Submission, TransferConfig};
+#[cfg(not(loom))]
+pub use paths::{
+    CopyPath, DirectionPaths, LayerCut, PageGrid, PageRule, PlaneKind, TransferPaths,
+};
 #[cfg(not(loom))]
 pub use stats::{DirectionStats, TransferStats};

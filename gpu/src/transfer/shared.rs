@@ -118,7 +118,7 @@ impl<D: Device> Core<D> {
                 (CopyForm::Rectangles, LayerGroups::whole(layers))
             }
             Direction::DeviceToHost => (CopyForm::Runs, LayerGroups::whole(layers)),
-            Direction::HostToDevice if uniform && pages <= self.config.rectangle_pages => {
+            Direction::HostToDevice if uniform && pages <= 2 => {
                 (CopyForm::Rectangles, LayerGroups::first_and_rest(layers))
             }
             Direction::HostToDevice => {
