@@ -279,18 +279,27 @@ mod tests {
         let few = (CopyPath::Rectangles, LayerCut::FirstAndRest);
         assert_eq!((rule(load, uniform, 1), rule(load, uniform, 2)), (few, few));
         let fast = (CopyPath::Runs, LayerCut::Growing(4));
-        assert_eq!((rule(load, uniform, 3), rule(load, uniform, 4)), (fast, fast));
+        assert_eq!(
+            (rule(load, uniform, 3), rule(load, uniform, 4)),
+            (fast, fast)
+        );
         assert_eq!(rule(load, separate, 1), fast);
         let many = (CopyPath::Runs, LayerCut::Growing(2));
         for pages in [5, 8, 64, 65, 512, usize::MAX] {
-            assert_eq!((rule(load, uniform, pages), rule(load, separate, pages)), (many, many));
+            assert_eq!(
+                (rule(load, uniform, pages), rule(load, separate, pages)),
+                (many, many)
+            );
             assert_eq!(rule(store, uniform, pages).0, CopyPath::Rectangles);
             assert_eq!(rule(store, separate, pages).0, CopyPath::Staged);
         }
         // Descriptors of small chunks would bind.
         let small = paths.loads.rule(separate, 32 << 10, 64);
         assert_eq!(small.path, CopyPath::Mapped);
-        assert_eq!(paths.loads.rule(separate, (32 << 10) + 4, 64).path, CopyPath::Runs);
+        assert_eq!(
+            paths.loads.rule(separate, (32 << 10) + 4, 64).path,
+            CopyPath::Runs
+        );
     }
 
     #[test]
