@@ -10,12 +10,14 @@
 //! | [`packed::PackedForm::pack`] | the message to one destination | rows x (o + 4 B) |
 //! | [`row_list::gather`] | rows of a plane by list to a dense buffer | 2 x rows x row bytes |
 //! | [`row_list::scatter`] | rows of a dense buffer by list to a plane | 2 x rows x row bytes |
+//! | [`cells::places`] | cells of the planes of many layers, to and from a far side | 2 x cells x layers x cell bytes |
 //! | [`table::TableParams`] | page tables of a batch on one rank | cells x 4 |
 //! | [`stripe_twin::reference`] | the stripe, asked for comparison | - |
 //!
 //! [`source`] holds the CUDA text of all of them.
 #![forbid(unsafe_code)]
 
+pub mod cells;
 pub mod lse;
 pub mod packed;
 mod real;

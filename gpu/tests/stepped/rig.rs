@@ -58,7 +58,7 @@ impl Rig {
     pub(crate) fn new(config: SimConfig, submission: Submission) -> Self {
         let transfer = TransferConfig {
             submission,
-            ..config()
+            ..self::config()
         };
         Self::with(config, transfer)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use striata_core::{HostLayout, OpId, PageGeometry, PoolGeometry, PoolKind, Stripe};
 use striata_gpu::sim::{SimConfig, SimDevice};
-use striata_gpu::transfer::{TransferConfig, TransferEngine, TransferError};
+use striata_gpu::transfer::{TransferEngine, TransferError};
 use striata_gpu::{Device, L1Planes, PlaneSpan, PlanesError};
 use striata_host::{HostPool, HostPoolConfig};
 
