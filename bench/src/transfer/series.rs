@@ -14,7 +14,7 @@ use super::timing::{time_load, time_store};
 use crate::samples::Samples;
 
 /// Jobs before the first that is measured.
-const WARM: usize = 2;
+pub(super) const WARM: usize = 2;
 
 /// What jobs are measured on.
 pub(super) struct Place<D: Subject> {
