@@ -98,6 +98,17 @@ impl<D: Device> HiCache<D> {
         &self.shards
     }
 
+    pub(crate) const fn planner(&self) -> &Planner {
+        &self.planner
+    }
+
+    /// Takes the pages of L2 that every rank has into use, up to the configured maximum, and
+    /// returns how many L2 has now.
+    pub fn take_up_l2(&mut self) -> u32 {
+        let pages = self.l2_grower().pages();
+        self.planner.grow_l2(pages)
+    }
+
     /// The planner's counters.
     #[must_use]
     pub fn stats(&self) -> PlannerStats {
@@ -401,7 +412,7 @@ impl<D: Device> HiCache<D> {
         submitted
     }
 
-    fn check_alive(&mut self) -> Result<(), Error> {
+    pub(crate) fn check_alive(&mut self) -> Result<(), Error> {
         if let Some(cause) = self.shards.poisoned() {
             self.poison(cause);
         }

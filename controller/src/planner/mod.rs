@@ -8,6 +8,7 @@
 mod ack;
 mod events;
 mod evict;
+mod grow;
 mod insert;
 mod lease_table;
 mod load;
@@ -46,8 +47,10 @@ pub use store::Stored;
 pub struct PlannerConfig {
     /// The L1 pool; page 0 is its sink.
     pub pool: PoolGeometry,
-    /// Pages of the L2 pool; 0 turns the tier off.
+    /// Pages of the L2 pool at first; 0 turns the tier off.
     pub l2_pages: u32,
+    /// Pages that L2 may grow to, reserved from the start; none for as many as at first.
+    pub l2_max_pages: Option<u32>,
     /// The eviction policy of both tiers.
     pub policy: PolicyName,
     /// When pages are stored.
@@ -78,6 +81,7 @@ impl PlannerConfig {
         Self {
             pool,
             l2_pages,
+            l2_max_pages: None,
             policy: PolicyName::Lru,
             write_policy: WritePolicy::WriteThrough,
             load_back_threshold: 10,
@@ -89,6 +93,34 @@ impl PlannerConfig {
             free_watermark: 0,
             events: false,
         }
+    }
+
+    /// Pages that L2 may grow to.
+    #[must_use]
+    pub const fn l2_limit(&self) -> u32 {
+        match self.l2_max_pages {
+            Some(pages) => pages,
+            None => self.l2_pages,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let refused = |what: String| Err(Error::Config(what));
+        let (pages, most) = (self.l2_pages, self.l2_limit());
+        if self.max_leases == 0 {
+            return refused("max_leases is 0: at least one lease is needed".to_owned());
+        }
+        if most < pages {
+            return refused(format!(
+                "l2_max_pages {most} is below the {pages} pages of L2"
+            ));
+        }
+        if pages == 0 && most > 0 {
+            return refused(format!(
+                "l2_max_pages is {most} and L2 is off: a tier begins with a page at least"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -157,6 +189,8 @@ pub enum Confirm {
 #[derive(Debug)]
 pub struct Planner {
     config: PlannerConfig,
+    /// Pages of L2 now.
+    l2_pages: u32,
     stripe: Stripe,
     /// Inserts after which a page is stored; none if it is stored when L1 evicts it.
     store_after: Option<u32>,
@@ -214,11 +248,7 @@ impl Planner {
             WritePolicy::WriteThroughSelective => Some(2),
             WritePolicy::WriteBack => None,
         };
-        if config.max_leases == 0 {
-            return Err(Error::Config(
-                "max_leases is 0: at least one lease is needed".to_owned(),
-            ));
-        }
+        config.check()?;
         let pages = config.pool.pages();
         let mut index = PrefixIndex::new(policy, pages, config.l2_pages);
         if store_after.is_some_and(|inserts| inserts > 1) {
@@ -227,6 +257,7 @@ impl Planner {
         let releases = Arc::new(ReleaseStack::new(config.max_leases));
         Ok(Self {
             stripe: config.pool.stripe(),
+            l2_pages: config.l2_pages,
             store_after,
             index,
             l1: PageAllocator::new(pages, 1),
@@ -276,6 +307,8 @@ impl Planner {
     #[must_use]
     pub fn stats(&self) -> PlannerStats {
         let mut stats = self.stats;
+        stats.pages_l1 = u64::from(self.config.pool.usable_pages());
+        stats.pages_l2 = u64::from(self.l2_pages);
         stats.free_pages_l1 = self.l1.free_pages() as u64;
         stats.free_pages_l2 = self.l2.free_pages() as u64;
         stats.resident_pages_l1 = u64::from(self.l1_states.count(PageState::Resident));
@@ -399,6 +432,13 @@ impl Planner {
         let l1 = PageState::ALL.map(|s| self.l1_states.count(s));
         if sum(l1) != self.config.pool.pages() {
             return Err(format!("L1 states {l1:?} do not add up"));
+        }
+        let l2 = PageState::ALL.map(|s| self.l2_states.count(s));
+        if sum(l2) != self.l2_pages || self.l2.usable_pages() != self.l2_pages as usize {
+            return Err(format!(
+                "L2 states {l2:?} do not add up to {} pages",
+                self.l2_pages
+            ));
         }
         // The sink counts as free in the states and is in no allocator.
         let resident = |pages: u32| pages as usize;
