@@ -64,12 +64,16 @@ pub(crate) fn run(
     let results: Vec<_> = thread::scope(|scope| {
         let workers: Vec<_> = spans
             .iter()
-            .map(|span| scope.spawn(|| populate(region, span.clone(), cpus.as_deref())))
+            .map(|span| {
+                let work = || populate(region, span.clone(), cpus.as_deref());
+                thread::Builder::new().spawn_scoped(scope, work)
+            })
             .collect();
-        workers
-            .into_iter()
-            .map(thread::ScopedJoinHandle::join)
-            .collect()
+        let joined = |worker: std::io::Result<thread::ScopedJoinHandle<'_, _>>| match worker {
+            Ok(worker) => worker.join(),
+            Err(error) => Ok(Err(error)),
+        };
+        workers.into_iter().map(joined).collect()
     });
     let mut done = Prefaulted {
         way: PrefaultWay::Populate,
