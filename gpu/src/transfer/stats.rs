@@ -66,7 +66,8 @@ impl TransferStats {
     /// Bytes that were asked for and not submitted yet, in both directions.
     #[must_use]
     pub const fn queued_bytes(&self) -> u64 {
-        self.loads.queued_bytes + self.stores.queued_bytes
+        let (loads, stores) = (self.loads.queued_bytes, self.stores.queued_bytes);
+        loads.saturating_add(stores)
     }
 
     pub(super) const fn of(&mut self, direction: Direction) -> &mut DirectionStats {
