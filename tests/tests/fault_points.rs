@@ -21,6 +21,7 @@ const SIZES: Sizes = Sizes {
     l1_pages: 10,
     l2_pages: 6,
     call_pieces: 4,
+    sides: [None; 2],
 };
 const FAULTS: [Fault; 6] = [
     Fault::Fail { good_pieces: 0 },
