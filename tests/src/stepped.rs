@@ -171,6 +171,15 @@ impl Stepped {
         self.cache.shards().shard(rank).expect("a rank").device()
     }
 
+    /// The compute stream of a rank.
+    ///
+    /// # Panics
+    /// No such rank.
+    #[must_use]
+    pub fn stream(&self, rank: usize) -> &SimStream {
+        &self.streams[rank]
+    }
+
     /// Ranks of the replica.
     #[must_use]
     pub const fn ranks(&self) -> usize {
