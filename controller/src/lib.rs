@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`HiCache`] | the verbs of an engine's step: reserve, start_loads, gates, step_end, confirm, insert |
 //! | [`Planner`] | the decisions: prefix index, allocators, residency, policies; no device, no thread |
+//! | [`decode`] | attention over the striped pool: a plan a step, exchange, merge |
 //! | [`ShardGroup`] | the ranks and their pools: streams, copies, gates and fences; no policy |
 //!
 //! Sizes count widened pages or tokens unless a name says rows or bytes.
@@ -17,6 +18,8 @@
 //! an operation over ranks and pools.
 #![forbid(unsafe_code)]
 
+#[cfg(not(loom))]
+pub mod decode;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
