@@ -21,6 +21,8 @@ const COMPUTE_CAPABILITY_MINOR: u32 = 76;
 const MULTIPROCESSOR_COUNT: u32 = 16;
 /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`.
 const SHARED_MEMORY: u32 = 97;
+/// `CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`.
+const HOST_POINTERS: u32 = 91;
 
 /// Which device, and how it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(super) struct Shared {
     pub(super) multiprocessors: u32,
     /// Most bytes of shared memory that a block may ask for.
     pub(super) shared_memory: u32,
+    /// Kernels can use host memory that is registered by its address.
+    pub(super) maps_host_memory: bool,
     pub(super) total_bytes: u64,
     pub(super) calls: CopyCalls,
     pub(super) counts: Counts,
@@ -75,6 +79,7 @@ struct Facts {
     architecture: String,
     multiprocessors: u32,
     shared_memory: u32,
+    maps_host_memory: bool,
     total_bytes: u64,
 }
 
@@ -95,6 +100,7 @@ impl Shared {
             architecture,
             multiprocessors,
             shared_memory,
+            maps_host_memory,
             total_bytes,
         } = facts(driver, ordinal)?;
         let mut context = core::ptr::null_mut();
@@ -112,6 +118,7 @@ impl Shared {
             architecture,
             multiprocessors,
             shared_memory,
+            maps_host_memory,
             total_bytes,
             calls,
             counts: Counts::default(),
@@ -267,6 +274,7 @@ fn facts(driver: &'static Driver, ordinal: i32) -> Result<Facts, GpuError> {
         architecture: architecture(major, minor),
         multiprocessors: attribute(MULTIPROCESSOR_COUNT)?.max(1),
         shared_memory: attribute(SHARED_MEMORY)?,
+        maps_host_memory: attribute(HOST_POINTERS)? != 0,
         total_bytes: bytes as u64,
     })
 }
