@@ -177,3 +177,113 @@ fn quotient(bytes: u64, unit: u64) -> u32 {
     let fit = bytes.checked_div(unit).unwrap_or(u64::MAX);
     u32::try_from(fit).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planes::L1Planes;
+    use crate::sim::{SimConfig, SimDevice};
+    use crate::transfer::TransferConfig;
+    use std::sync::Arc;
+    use striata_core::{L1Page, L2Page, PageGeometry, PoolGeometry, PoolKind, Stripe};
+    use striata_host::{HostPool, HostPoolConfig, HugePages};
+
+    /// How scattered pages of 61 layers of 73,728 bytes are done.
+    fn choice(direction: Direction, pages: u32) -> Choice {
+        let device = SimDevice::new(SimConfig::new(0));
+        let page = PageGeometry::new(64, 1152, 61).unwrap();
+        let stripe = Stripe::new(1, 64).unwrap();
+        let pool = PoolGeometry::adopted(PoolKind::Striped, stripe, page, 128).unwrap();
+        let planes = Arc::new(L1Planes::alloc(&device, pool).unwrap());
+        let host = HostPoolConfig {
+            prefault: false,
+            huge_pages: HugePages::Off,
+            reserve_bytes: 0,
+            ..HostPoolConfig::new(page, 1)
+        };
+        let host = Arc::new(HostPool::new(&host).unwrap());
+        let host = HostSide::new(&device, &planes, host).unwrap();
+        let core = Core::new(device, planes, TransferConfig::default()).unwrap();
+        let run = |page| PageRun {
+            l1: L1Page::new(2 * page),
+            l2: L2Page::new(3 * page),
+            pages: 1,
+        };
+        let runs: Vec<_> = (0..pages).map(run).collect();
+        core.choose(direction, &host, runs.len(), &runs)
+    }
+
+    fn counts(choice: &Choice) -> Vec<u32> {
+        let units = 0..choice.parts.count();
+        units
+            .map(|unit| choice.parts.unit(unit).unwrap().0.count)
+            .collect()
+    }
+
+    /// Layers of each group, and pages of each unit, of a load.
+    fn load(pages: u32) -> (Vec<usize>, Vec<u32>) {
+        let choice = choice(Direction::HostToDevice, pages);
+        let groups = (0..choice.groups.len()).map(|group| choice.groups.range(group).len());
+        (groups.collect(), counts(&choice))
+    }
+
+    #[test]
+    fn loads_have_the_groups_that_the_measurements_ask_for() {
+        assert_eq!(load(1).0, [1, 60]);
+        assert_eq!(load(2).0, [1, 60]);
+        assert_eq!(load(4).0, [1, 4, 16, 40]);
+        assert_eq!(load(8), (vec![1, 2, 4, 8, 16, 30], vec![8; 6]));
+        let (groups, units) = load(64);
+        assert_eq!((groups.len(), &groups[..4]), (22, &[1, 2, 3, 3][..]));
+        // The first layer goes in two calls, so that the link starts early.
+        assert_eq!((units.len(), &units[..3]), (23, &[16, 48, 64][..]));
+        assert_eq!(load(256).0, [1; 61]);
+        assert_eq!(load(256).1.len(), 62);
+        let (groups, units) = load(512);
+        assert_eq!(
+            (groups, &units[..4]),
+            (vec![1; 61], &[16, 240, 256, 256][..])
+        );
+        assert_eq!(units.len(), 123);
+    }
+
+    #[test]
+    fn a_consumer_as_fast_as_the_load_ends_within_a_twentieth_from_64_pages_on() {
+        for pages in [64, 100, 128, 256, 512, 1000] {
+            let most = load(pages).0.into_iter().max().unwrap();
+            // Total: the load and the largest group; allowed: 1.05 times the load and one layer.
+            assert!(
+                (61 + most) * 100 <= 105 * 62,
+                "{pages} pages: {most} layers"
+            );
+        }
+    }
+
+    #[test]
+    fn two_units_fit_into_the_window_from_8_pages_on() {
+        let window = TransferConfig::default().window_bytes;
+        for pages in [8, 16, 32, 64, 128, 256, 512, 1024, 4096] {
+            let choice = choice(Direction::HostToDevice, pages);
+            for unit in 0..choice.parts.count() {
+                let (unit, _) = choice.parts.unit(unit).unwrap();
+                let bytes = u64::from(unit.count) * unit.layers.len() as u64 * 73_728;
+                assert!(2 * bytes <= window, "{pages} pages: {bytes}");
+            }
+        }
+    }
+
+    #[test]
+    fn stores_go_in_equal_groups_of_many_pages() {
+        let counts = |pages: u32| {
+            let choice = choice(Direction::DeviceToHost, pages);
+            assert_eq!(choice.path, CopyPath::Rectangles);
+            counts(&choice)
+        };
+        assert_eq!(
+            (counts(1), counts(8), counts(14)),
+            (vec![1], vec![8], vec![14])
+        );
+        assert_eq!(counts(64), [13, 13, 13, 13, 12]);
+        assert_eq!(counts(512).len(), 37);
+    }
+}

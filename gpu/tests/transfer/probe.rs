@@ -175,6 +175,12 @@ impl Device for Probe {
         };
         self.sim.copy(stream, &batch)
     }
+    fn most_pitch(&self) -> u64 {
+        self.sim.most_pitch()
+    }
+    fn maps_host(&self) -> bool {
+        self.sim.maps_host()
+    }
     fn move_cells(&self, stream: &SimStream, work: &CellMove<'_, Self>) -> Result<(), GpuError> {
         let work = CellMove {
             direction: work.direction,
