@@ -98,6 +98,7 @@ fn a_second_request_hits_whole_pages_and_computes_one_token_at_least() {
     );
 }
 
+/// Seen to fail if an acknowledged store keeps its pins.
 #[test]
 fn b50_lost_hit_pages_evicted_from_l1_are_hit_on_l2_and_loaded_back() {
     let mut planner = planner(6, 16);
