@@ -9,6 +9,7 @@ mod ack;
 mod confirm;
 mod events;
 mod evict;
+mod grow;
 mod insert;
 mod lease_table;
 mod load;
@@ -51,8 +52,10 @@ const MAX_LEASES: u32 = 1 << 20;
 pub struct PlannerConfig {
     /// The L1 pool; page 0 is its sink.
     pub pool: PoolGeometry,
-    /// Pages of the L2 pool; 0 turns the tier off.
+    /// Pages of the L2 pool at first; 0 turns the tier off.
     pub l2_pages: u32,
+    /// Pages that L2 may grow to, reserved from the start; none for as many as at first.
+    pub l2_max_pages: Option<u32>,
     /// The eviction policy of both tiers.
     pub policy: PolicyName,
     /// When pages are stored.
@@ -83,6 +86,7 @@ impl PlannerConfig {
         Self {
             pool,
             l2_pages,
+            l2_max_pages: None,
             policy: PolicyName::Lru,
             write_policy: WritePolicy::WriteThrough,
             load_back_threshold: 10,
@@ -94,6 +98,35 @@ impl PlannerConfig {
             free_watermark: 0,
             events: false,
         }
+    }
+
+    /// Pages that L2 may grow to.
+    #[must_use]
+    pub const fn l2_limit(&self) -> u32 {
+        match self.l2_max_pages {
+            Some(pages) => pages,
+            None => self.l2_pages,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let refused = |what: String| Err(Error::Config(what));
+        let (pages, most) = (self.l2_pages, self.l2_limit());
+        let leases = self.max_leases;
+        if !(1..=MAX_LEASES).contains(&leases) {
+            return refused(format!("max_leases is {leases}: 1 to {MAX_LEASES} can be held"));
+        }
+        if most < pages {
+            return refused(format!(
+                "l2_max_pages {most} is below the {pages} pages of L2"
+            ));
+        }
+        if pages == 0 && most > 0 {
+            return refused(format!(
+                "l2_max_pages is {most} and L2 is off: a tier begins with a page at least"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -145,6 +178,8 @@ pub struct Lookup {
 #[derive(Debug)]
 pub struct Planner {
     config: PlannerConfig,
+    /// Pages of L2 now.
+    l2_pages: u32,
     stripe: Stripe,
     /// Inserts after which a page is stored; none if it is stored when L1 evicts it.
     store_after: Option<u32>,
@@ -202,12 +237,7 @@ impl Planner {
             WritePolicy::WriteThroughSelective => Some(2),
             WritePolicy::WriteBack => None,
         };
-        if !(1..=MAX_LEASES).contains(&config.max_leases) {
-            let given = config.max_leases;
-            return Err(Error::Config(format!(
-                "max_leases is {given}: 1 to {MAX_LEASES} can be held"
-            )));
-        }
+        config.check()?;
         let pages = config.pool.pages();
         let mut index = PrefixIndex::new(policy, pages, config.l2_pages);
         if store_after.is_some_and(|inserts| inserts > 1) {
@@ -216,6 +246,7 @@ impl Planner {
         let releases = Arc::new(ReleaseStack::new(config.max_leases));
         Ok(Self {
             stripe: config.pool.stripe(),
+            l2_pages: config.l2_pages,
             store_after,
             index,
             l1: PageAllocator::new(pages, 1),
@@ -265,6 +296,8 @@ impl Planner {
     #[must_use]
     pub fn stats(&self) -> PlannerStats {
         let mut stats = self.stats;
+        stats.pages_l1 = u64::from(self.config.pool.usable_pages());
+        stats.pages_l2 = u64::from(self.l2_pages);
         stats.free_pages_l1 = self.l1.free_pages() as u64;
         stats.free_pages_l2 = self.l2.free_pages() as u64;
         stats.resident_pages_l1 = u64::from(self.l1_states.count(PageState::Resident));
@@ -386,6 +419,13 @@ impl Planner {
         let l1 = PageState::ALL.map(|s| self.l1_states.count(s));
         if sum(l1) != self.config.pool.pages() {
             return Err(format!("L1 states {l1:?} do not add up"));
+        }
+        let l2 = PageState::ALL.map(|s| self.l2_states.count(s));
+        if sum(l2) != self.l2_pages || self.l2.usable_pages() != self.l2_pages as usize {
+            return Err(format!(
+                "L2 states {l2:?} do not add up to {} pages",
+                self.l2_pages
+            ));
         }
         // The sink counts as free in the states and is in no allocator.
         let resident = |pages: u32| pages as usize;

@@ -152,6 +152,12 @@ impl PrefixIndex {
         }
     }
 
+    /// Adds the L2 pages up to `l2_pages`, which stand nowhere yet. A lower number does nothing.
+    pub fn grow_l2(&mut self, l2_pages: u32) {
+        self.l2.grow(l2_pages);
+        self.edges.raise_limit(self.l1.count() + self.l2.count());
+    }
+
     /// Keeps pages of different hit counts in different nodes even if the policy does not look at
     /// hits. A write policy with a threshold above one hit needs it; the price is a deeper tree.
     #[must_use]
