@@ -205,7 +205,7 @@ impl<D: Device> Shard<D> {
                 engine: engine.map_err(|source| Error::Transfer {
                     rank,
                     pool: id,
-                    source,
+                    source: Box::new(source),
                 })?,
             })
         };
