@@ -6,6 +6,7 @@ use striata_bench::transfer::{Group, TransferOptions};
 use striata_replay::DeviceChoice;
 
 use super::output::ProgressArgs;
+use super::pinning::PinningBenchArgs;
 
 /// Measure the engine against the ceilings and the peers of the same run.
 #[derive(Debug, Args)]
@@ -20,6 +21,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Measure copies between the tiers against one large copy call, and compute beside them
     Transfer(TransferBenchArgs),
+    /// Measure how fast the host tier becomes usable and grows, against cudaHostAlloc
+    Pinning(PinningBenchArgs),
 }
 
 /// Measure copies between the tiers against one large copy call, and compute beside them.

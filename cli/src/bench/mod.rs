@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `striata bench`.
 
+mod pinning;
 mod table;
 mod transfer;
 
 use crate::args::{BenchArgs, BenchCommand};
 use crate::error::CliError;
+
+/// A bar was missed.
+const EXIT_MISSED: u8 = 4;
 
 /// Runs a benchmark; returns the exit code.
 ///
@@ -14,5 +18,6 @@ use crate::error::CliError;
 pub(crate) fn run(args: &BenchArgs) -> Result<u8, CliError> {
     match &args.command {
         BenchCommand::Transfer(args) => transfer::run(args),
+        BenchCommand::Pinning(args) => pinning::run(args),
     }
 }
