@@ -19,6 +19,8 @@ pub mod cuda;
 pub mod decode;
 pub mod device;
 mod error;
+#[cfg(not(loom))]
+pub mod exchange;
 pub mod planes;
 #[cfg(not(loom))]
 pub mod selftest;

@@ -9,11 +9,12 @@
 //! | `device` | [`CudaDevice`]: the `Device` trait |
 //! | `stream`, `event`, `clock`, `memory` | what its names say; `keep`: what a stream keeps alive |
 //! | `copy`, `calls` | copies; which driver calls serve them |
-//! | `pin` | page-locking for host pools |
+//! | `pin` | page-locking for host pools; the driver's own page-locked memory |
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
 //! | `decode` | the decode path: `DecodeDevice` |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
 //! | `graph` | captured work |
+//! | `cublas`, `baseline` | matrix products and kernels that benchmarks run beside the engine |
 //!
 //! The context is the device's primary one, shared with whoever else uses it in the process. Every
 //! call enters it and leaves the thread's own context as it was.
@@ -42,10 +43,12 @@
 //! 9. Arguments of a launch are the kernel's parameters in number, order, size and alignment; the
 //!    driver copies them before the call returns.
 
+mod baseline;
 mod cache;
 mod calls;
 mod clock;
 mod copy;
+mod cublas;
 mod decode;
 mod device;
 mod driver;
@@ -64,6 +67,8 @@ mod status;
 mod stream;
 mod survey;
 
+pub use baseline::PageKernel;
+pub use cublas::{CudaBlas, LinearBf16};
 pub use decode::CudaStaging;
 pub use device::CudaDevice;
 pub use event::CudaEvent;
@@ -71,6 +76,7 @@ pub use graph::CudaGraph;
 pub use lists::{RowList, RowMove, TableBuild, TableSource};
 pub use memory::CudaMemory;
 pub use nvrtc::{CompileReport, compile_report};
+pub use pin::HostAllocation;
 pub use shared::CudaConfig;
 pub use stream::CudaStream;
 pub use survey::{Library, Survey, survey};

@@ -19,6 +19,8 @@ pub(super) const NON_BLOCKING: u32 = 1;
 const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
 const COMPUTE_CAPABILITY_MINOR: u32 = 76;
 const MULTIPROCESSOR_COUNT: u32 = 16;
+/// `CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`.
+const HOST_POINTERS: u32 = 91;
 /// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`.
 const SHARED_MEMORY: u32 = 97;
 
@@ -41,6 +43,8 @@ pub(super) struct Shared {
     name: String,
     architecture: String,
     pub(super) multiprocessors: u32,
+    /// Kernels can use host memory that is registered by its address.
+    pub(super) maps_host_memory: bool,
     /// Most bytes of shared memory that a block may ask for.
     pub(super) shared_memory: u32,
     pub(super) total_bytes: u64,
@@ -74,6 +78,7 @@ struct Facts {
     name: String,
     architecture: String,
     multiprocessors: u32,
+    maps_host_memory: bool,
     shared_memory: u32,
     total_bytes: u64,
 }
@@ -94,6 +99,7 @@ impl Shared {
             name,
             architecture,
             multiprocessors,
+            maps_host_memory,
             shared_memory,
             total_bytes,
         } = facts(driver, ordinal)?;
@@ -111,6 +117,7 @@ impl Shared {
             name,
             architecture,
             multiprocessors,
+            maps_host_memory,
             shared_memory,
             total_bytes,
             calls,
@@ -266,6 +273,7 @@ fn facts(driver: &'static Driver, ordinal: i32) -> Result<Facts, GpuError> {
         name: String::from_utf8_lossy(&text[..end]).into_owned(),
         architecture: architecture(major, minor),
         multiprocessors: attribute(MULTIPROCESSOR_COUNT)?.max(1),
+        maps_host_memory: attribute(HOST_POINTERS)? != 0,
         shared_memory: attribute(SHARED_MEMORY)?,
         total_bytes: bytes as u64,
     })

@@ -15,11 +15,14 @@
 //! graph of ours. What it names must live until it ran; the device sees to that.
 
 mod jobs;
+mod values;
 
 pub(crate) use jobs::refused;
 pub use jobs::{
     Attend, BuildPlan, GatherPrefix, Merge, Pack, Plan, Rows, Unpack, View, WriteRows, WriteTo,
 };
+
+pub use values::{FillValues, ValueDevice};
 
 use core::fmt;
 use std::sync::Arc;

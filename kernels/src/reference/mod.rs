@@ -6,9 +6,11 @@
 //! lanes, drope rotary lanes, dv + drope lanes of a row.
 
 pub mod attention;
+pub mod dense;
 pub mod merge;
 
 pub use attention::{DecodeArgs, decode};
+pub use dense::DenseAttention;
 pub use merge::{LseFault, MergeReport, PartialRef, merge};
 
 use striata_core::StripeError;
