@@ -50,7 +50,7 @@ pub const HEADERS: [Header; 6] = [
 ];
 
 /// All sources.
-pub const SOURCES: [Source; 15] = [
+pub const SOURCES: [Source; 16] = [
     Source {
         name: "rows.cu",
         text: include_str!("../cuda/rows.cu"),
@@ -139,6 +139,11 @@ pub const SOURCES: [Source; 15] = [
         text: include_str!("../cuda/combine.cu"),
         kernels: &[Kernel::Combine],
     },
+    Source {
+        name: "values.cu",
+        text: include_str!("../cuda/values.cu"),
+        kernels: &[Kernel::FillValues],
+    },
 ];
 
 /// A kernel that can be launched.
@@ -208,11 +213,13 @@ pub enum Kernel {
     AttendFp8M64,
     /// Merges the pieces of requests that were cut.
     Combine,
+    /// Writes rows of values.
+    FillValues,
 }
 
 impl Kernel {
     /// How many kernels there are.
-    pub const COUNT: usize = Self::Combine as usize + 1;
+    pub const COUNT: usize = Self::FillValues as usize + 1;
 
     /// The name of its entry point.
     #[must_use]
@@ -250,6 +257,7 @@ impl Kernel {
             Self::AttendFp8M16 => "striata_attend_fp8_16",
             Self::AttendFp8M64 => "striata_attend_fp8_64",
             Self::Combine => "striata_combine",
+            Self::FillValues => "striata_fill_values",
         }
     }
 
@@ -295,6 +303,7 @@ impl Kernel {
             Self::AttendBf16M16 | Self::AttendBf16M64 => 12,
             Self::AttendFp8M16 | Self::AttendFp8M64 => 13,
             Self::Combine => 14,
+            Self::FillValues => 15,
         }
     }
 }

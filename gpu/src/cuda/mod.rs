@@ -13,6 +13,7 @@
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
 //! | `decode` | the decode path: `DecodeDevice` |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
+//! | `values` | rows of values that follow from seeds |
 //! | `graph` | captured work |
 //! | `cublas`, `baseline` | matrix products and kernels that benchmarks run beside the engine |
 //!
@@ -66,6 +67,7 @@ mod shared;
 mod status;
 mod stream;
 mod survey;
+mod values;
 
 pub use baseline::PageKernel;
 pub use cublas::{CudaBlas, LinearBf16};
