@@ -109,17 +109,20 @@ impl Prefault {
         let threads = self.threads.min(steps.count()).max(1);
         let (done, workers) = thread::scope(|scope| {
             let work = || self.work(region, progress);
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let start = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+            let workers: Vec<_> = (0..threads).filter_map(start).collect();
+            // A machine that starts no thread: the caller makes all present, then looks at it.
+            let own = workers.is_empty().then(work);
             let done = behind(&progress).and_then(|()| progress.wait(steps.span.end));
             frontier.stop();
             let ended = workers.into_iter().map(thread::ScopedJoinHandle::join);
             // One that panicked has failed its step.
-            (done, ended.flatten().collect::<Vec<_>>())
+            (done, own.into_iter().chain(ended.flatten()).collect::<Vec<_>>())
         });
         done?;
         let mut prefaulted = Prefaulted {
             way: PrefaultWay::Populate,
-            threads,
+            threads: workers.len(),
             placement: self
                 .node
                 .map_or(NumaPlacement::Any, NumaPlacement::FirstTouch),

@@ -6,6 +6,7 @@
 //! clock, no randomness and no hash order enters a decision.
 
 mod ack;
+mod confirm;
 mod events;
 mod evict;
 mod grow;
@@ -35,12 +36,16 @@ use crate::release_stack::ReleaseStack;
 use crate::residency::{PageState, Residency};
 use lease_table::LeaseTable;
 
+pub use confirm::Confirm;
 pub use events::{EventKey, EventTier, KvEvent};
 pub use evict::Room;
 pub use insert::Inserted;
 pub use reserve::Reserve;
 pub use stats::PlannerStats;
 pub use store::Stored;
+
+/// Most leases that a planner can be configured to hold: their slots are made at the start.
+const MAX_LEASES: u32 = 1 << 20;
 
 /// What a planner decides with.
 #[derive(Clone, Debug)]
@@ -63,7 +68,7 @@ pub struct PlannerConfig {
     pub full_length_hits: bool,
     /// Let host copies of pages that are on L1 go first when L2 is short.
     pub duplicates_first: bool,
-    /// Most leases held at a time.
+    /// Most leases held at a time, 1 to 2^20.
     pub max_leases: u32,
     /// Most pages that stores in flight may have together; more are deferred.
     pub max_store_pages: Option<u32>,
@@ -107,8 +112,9 @@ impl PlannerConfig {
     fn check(&self) -> Result<(), Error> {
         let refused = |what: String| Err(Error::Config(what));
         let (pages, most) = (self.l2_pages, self.l2_limit());
-        if self.max_leases == 0 {
-            return refused("max_leases is 0: at least one lease is needed".to_owned());
+        let leases = self.max_leases;
+        if !(1..=MAX_LEASES).contains(&leases) {
+            return refused(format!("max_leases is {leases}: 1 to {MAX_LEASES} can be held"));
         }
         if most < pages {
             return refused(format!(
@@ -168,23 +174,6 @@ pub struct Lookup {
     pub tokens_l2: u64,
 }
 
-/// Whether the loads of a lease have arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Confirm {
-    /// Every load arrived whole.
-    Done,
-    /// A load is still in flight.
-    Pending {
-        /// The oldest of them.
-        op: OpId,
-    },
-    /// A load failed; what was computed after `valid_tokens` rests on rows that never came.
-    LoadFailed {
-        /// Leading tokens that stand.
-        valid_tokens: u64,
-    },
-}
-
 /// Decides for one attention-DP replica. See the module's text.
 #[derive(Debug)]
 pub struct Planner {
@@ -207,8 +196,8 @@ pub struct Planner {
     storing: PageSet<L1>,
     /// Pages of stores in flight.
     storing_pages: u32,
-    /// The last store that was started to make room on L1.
-    freeing: Option<OpId>,
+    /// Pages of urgent stores in flight: they leave L1 once they are stored.
+    freeing_pages: usize,
     /// Loads in flight that no lease wants any more.
     cancelled: u32,
     events: Vec<KvEvent>,
@@ -238,7 +227,7 @@ impl Planner {
     /// A planner of empty tiers.
     ///
     /// # Errors
-    /// A policy that is not built, or no lease allowed.
+    /// A policy that is not built; no lease allowed, or more than a million.
     pub fn new(config: PlannerConfig) -> Result<Self, Error> {
         let policy = policy_by_name(config.policy.name()).ok_or_else(|| Error::NotBuilt {
             what: format!("eviction policy {}", config.policy),
@@ -268,7 +257,7 @@ impl Planner {
             l1_load: vec![OpId::default(); pages as usize],
             storing: PageSet::new(pages),
             storing_pages: 0,
-            freeing: None,
+            freeing_pages: 0,
             cancelled: 0,
             events: Vec::new(),
             leases: LeaseTable::new(config.max_leases),
@@ -377,16 +366,14 @@ impl Planner {
             .count()
     }
 
-    /// What a request that does not fit waits for: the store that makes room, if one does, else
+    /// What a request that does not fit waits for: the last store that makes room, if one does, else
     /// the oldest operation in flight.
     fn wait_for(&self) -> Option<OpId> {
-        let running = |op: &OpId| {
-            self.operations
-                .get(op)
-                .is_some_and(|op| op.good_pages.is_none())
-        };
-        let oldest = || self.operations.keys().copied().find(|op| running(op));
-        self.freeing.filter(running).or_else(oldest)
+        let running = |operation: &&Operation| operation.good_pages.is_none();
+        let makes_room = |operation: &&Operation| operation.order.urgent && running(operation);
+        let last = self.operations.values().rev().find(makes_room);
+        let waited = last.or_else(|| self.operations.values().find(running));
+        waited.map(|operation| operation.order.op)
     }
 
     fn issue(&mut self, draft: Draft) -> OpId {

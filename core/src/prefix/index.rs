@@ -44,7 +44,7 @@ impl PathMatch {
     /// Pages matched on either tier.
     #[must_use]
     pub const fn pages(&self) -> usize {
-        self.l1_pages + self.l2_pages
+        self.l1_pages.saturating_add(self.l2_pages)
     }
 
     /// The node in which the match ends, if it has pages.

@@ -176,6 +176,10 @@ impl Device for CudaDevice {
         CudaMemory::new(&self.0, bytes)
     }
 
+    fn most_pitch(&self) -> u64 {
+        copy::MOST_PITCH
+    }
+
     fn stream(&self, name: &str) -> Result<CudaStream, GpuError> {
         CudaStream::new(&self.0, name)
     }

@@ -29,6 +29,8 @@ pub struct CostModel {
     pub call_ns: u64,
     /// Nanoseconds in which the host prepares one descriptor.
     pub descriptor_ns: u64,
+    /// Nanoseconds in which the host submits a copy by a call of its own.
+    pub single_ns: u64,
     /// Nanoseconds that every row of a rectangle adds on the copy engine.
     pub rectangle_row_ns: u64,
     /// Nanoseconds of a row kernel.
@@ -42,6 +44,7 @@ impl Default for CostModel {
             device_to_host_bytes_per_s: 55_300_000_000,
             call_ns: 4_100,
             descriptor_ns: 430,
+            single_ns: 2_500,
             rectangle_row_ns: 50,
             kernel_ns: 0,
         }
@@ -64,14 +67,18 @@ impl CostModel {
             Direction::HostToDevice => self.host_to_device_bytes_per_s,
             Direction::DeviceToHost => self.device_to_host_bytes_per_s,
         };
-        let rows = match form {
-            CopyForm::Runs => 0,
-            CopyForm::Rectangles => tally.rows.saturating_mul(self.rectangle_row_ns),
+        let (rows, calls, descriptor) = match form {
+            CopyForm::Runs => (0, 1, self.descriptor_ns),
+            CopyForm::Rectangles => (tally.rows, 1, self.descriptor_ns),
+            CopyForm::EachRun => (0, tally.pieces, self.single_ns),
+            CopyForm::EachRectangle => (tally.rows, 1, self.single_ns),
         };
+        let rows = rows.saturating_mul(self.rectangle_row_ns);
         CopyCost {
-            prepare: tally.pieces.saturating_mul(self.descriptor_ns),
+            prepare: tally.pieces.saturating_mul(descriptor),
             run: self
                 .call_ns
+                .saturating_mul(calls)
                 .saturating_add(rows)
                 .saturating_add(wire_time(tally.bytes, rate)),
         }
