@@ -6,6 +6,8 @@
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]
+pub mod calibrate;
+#[cfg(not(loom))]
 mod check;
 #[cfg(not(loom))]
 mod counts;
@@ -23,6 +25,8 @@ pub mod selftest;
 #[cfg(not(loom))]
 pub mod sim;
 pub mod transfer;
+#[cfg(not(loom))]
+mod user_cache;
 
 pub use device::{
     CopyBatch, CopyFailure, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime,
