@@ -17,8 +17,12 @@ mod counts;
     reason = "calls into the driver; see the obligations of the module"
 )]
 pub mod cuda;
+#[cfg(not(loom))]
+pub mod decode;
 pub mod device;
 mod error;
+#[cfg(not(loom))]
+pub mod exchange;
 pub mod planes;
 #[cfg(not(loom))]
 pub mod selftest;

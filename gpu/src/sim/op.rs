@@ -11,6 +11,7 @@ use striata_kernels::rows::{self, RowParams, RowSpan, VerifyLog};
 
 use crate::device::{DeviceTime, Direction, Piece};
 use crate::error::GpuError;
+use crate::sim::decode::DecodeOp;
 use crate::sim::event::SimEvent;
 use crate::sim::memory::{SimMemory, copy_words, words_at};
 use crate::sim::names::OpKind;
@@ -54,7 +55,9 @@ pub(crate) enum Op {
     Occupy(u64),
     NotBefore(DeviceTime),
     Hold(Arc<AtomicBool>),
-    /// Rare, so that the others stay as small as a cache line.
+    /// With what it costs. Large, so that the others stay as small as a cache line.
+    Decode(Box<DecodeOp>, u64),
+    /// Rare, likewise.
     FailingCopy(Box<FailingCopy>),
     Die(Box<str>),
 }
@@ -77,6 +80,7 @@ impl Op {
             Self::FailingCopy(failing) => failing.copy.kind(),
             Self::Fill(..) => OpKind::Fill,
             Self::Verify(..) => OpKind::Verify,
+            Self::Decode(op, _) => op.kind(),
             Self::Record(_) => OpKind::Record,
             Self::Wait(_) => OpKind::Wait,
             Self::Occupy(_) => OpKind::Occupy,
