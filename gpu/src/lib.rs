@@ -7,6 +7,8 @@
 
 pub mod cells;
 #[cfg(not(loom))]
+pub mod calibrate;
+#[cfg(not(loom))]
 mod check;
 #[cfg(not(loom))]
 mod counts;
@@ -28,6 +30,8 @@ pub mod selftest;
 #[cfg(not(loom))]
 pub mod sim;
 pub mod transfer;
+#[cfg(not(loom))]
+mod user_cache;
 
 pub use cells::{CellMove, FarSide};
 pub use device::{
