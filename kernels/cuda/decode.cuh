@@ -168,7 +168,7 @@ struct AttendParams {
     u64 query_request;
     u64 query_token;
     u64 query_head;
-    u64 message_bytes;
+    u64 message_stride;
     u64 lse_offset;
 
     // Rows of the rank that query `query` of a request sees, and never more than it has.
@@ -181,11 +181,11 @@ struct AttendParams {
     // Byte of an output row, and of its log-sum-exp.
     __device__ u64 output_at(u64 token, u32 head) const {
         const u64 row = token * message_heads + head % message_heads;
-        return head / message_heads * message_bytes + row * (output == kOutBf16 ? 1024 : 2048);
+        return head / message_heads * message_stride + row * (output == kOutBf16 ? 1024 : 2048);
     }
     __device__ u64 lse_at(u64 token, u32 head) const {
         const u64 row = token * message_heads + head % message_heads;
-        return head / message_heads * message_bytes + lse_offset + row * 4;
+        return head / message_heads * message_stride + lse_offset + row * 4;
     }
 
     // A log-sum-exp in base 2, in the base that the caller wants.

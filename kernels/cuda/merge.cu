@@ -141,7 +141,7 @@ struct PackParams {
     u32 kind;
     u32 unpack;
     u32 unused;
-    u64 message_bytes;
+    u64 message_stride;
 };
 
 static_assert(sizeof(PackParams) == 32, "twin of PackParams");
@@ -156,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(256)
     const u64 rows = static_cast<u64>(params.tokens) * params.heads;
     for (u64 row = warp_in_grid(); row < rows; row += warps_in_grid()) {
         const u32 head = static_cast<u32>(row % params.heads);
-        u8* message = messages + head / params.message_heads * params.message_bytes;
+        u8* message = messages + head / params.message_heads * params.message_stride;
         const u64 at = row / params.heads * params.message_heads + head % params.message_heads;
         uint4* plain = reinterpret_cast<uint4*>(o + row * bytes);
         uint4* packed = reinterpret_cast<uint4*>(message + at * bytes);

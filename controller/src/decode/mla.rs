@@ -488,7 +488,9 @@ fn exchange<D: DecodeDevice>(
     let Some(backend) = config.settings.exchange else {
         return Ok(None);
     };
-    let bytes = config.partial_form().message_bytes(config.attend_shape())?;
+    let bytes = config
+        .partial_form()
+        .message_stride(config.attend_shape())?;
     let devices = devices.to_vec();
     Ok(Some(match backend {
         CommBackend::Sim => Box::new(HostExchange::new(devices, bytes)?),

@@ -184,12 +184,7 @@ fn graph<D: Subject>(device: &D) -> Checked {
         replay(&stream)?;
         let mut got = vec![rig.end(streams)?];
         // Growing, shrinking, another number of requests, and the first lengths again.
-        let lengths: [&[usize]; 4] = [
-            &[17, 200, 2, 78],
-            &[200, 3, 150],
-            &[33],
-            &[16, 200, 1, 77],
-        ];
+        let lengths: [&[usize]; 4] = [&[17, 200, 2, 78], &[200, 3, 150], &[33], &[16, 200, 1, 77]];
         for lengths in lengths {
             rig.fill(lengths)?;
             rig.begin(StepKind::Captured, streams)?;

@@ -285,7 +285,8 @@ impl<D: DecodeDevice + ValueDevice> DecodeRig<D> {
         for rank in 0..self.buffers.len() {
             self.finish(rank)?;
             let buffers = &self.buffers[rank];
-            self.device.write(&buffers.seeds, 0, bytemuck::cast_slice(&seeds))?;
+            self.device
+                .write(&buffers.seeds, 0, bytemuck::cast_slice(&seeds))?;
         }
         let requests: Vec<_> = self
             .lengths
@@ -297,7 +298,8 @@ impl<D: DecodeDevice + ValueDevice> DecodeRig<D> {
                 new_tokens: self.spec.queries.min(u32::try_from(tokens).unwrap_or(0)),
             })
             .collect();
-        self.mla.begin_step(kind, &requests, Vec::new(), &[], streams)?;
+        self.mla
+            .begin_step(kind, &requests, Vec::new(), &[], streams)?;
         Ok(())
     }
 
@@ -451,9 +453,15 @@ impl<D: DecodeDevice + ValueDevice> DecodeRig<D> {
         if self.spec.format == RowFormat::Bf16 {
             return Ok(values);
         }
-        #[expect(clippy::cast_possible_truncation, reason = "the values are bf16 numbers")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the values are bf16 numbers"
+        )]
         let bits: Vec<u16> = values.iter().map(|&value| narrow(value as f32)).collect();
-        let (format, scale) = (KernelFormat::try_from(self.spec.format)?, self.config.row_scale);
+        let (format, scale) = (
+            KernelFormat::try_from(self.spec.format)?,
+            self.config.row_scale,
+        );
         let mut bytes = vec![0; format.row_bytes() as usize];
         let (latent, rope) = bits.split_at(LATENT);
         debug_assert_eq!((rope.len(), widen(bits[0])), (ROPE, widen(latent[0])));
@@ -466,5 +474,7 @@ impl<D: DecodeDevice + ValueDevice> DecodeRig<D> {
 
 fn lanes(seed: RowSeed, layer: u32) -> Vec<f64> {
     let count = u32::try_from(LANES).unwrap_or(0);
-    (0..count).map(|lane| f64::from(seed.value(layer, lane))).collect()
+    (0..count)
+        .map(|lane| f64::from(seed.value(layer, lane)))
+        .collect()
 }

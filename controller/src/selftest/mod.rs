@@ -4,7 +4,7 @@
 //!
 //! | file | checks |
 //! |---|---|
-//! | `serving` | requests of c = 1, 2 and 8 ranks on one device, pushed to L2 and loaded back |
+//! | `serving` | requests of c = 1, 2 and 8 ranks on one device, pushed to L2 and loaded back; of several pools |
 //! | `decode` | attention of c ranks against f64, exchanges, faults, a captured step |
 //! | `lifetime` | pages under copies, stores behind kernels, cancelled loads, refusals |
 

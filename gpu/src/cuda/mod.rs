@@ -13,6 +13,7 @@
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
 //! | `decode` | the decode path: `DecodeDevice` |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
+//! | `cells`, `upload` | kernels that move cells; the lists that they read |
 //! | `values` | rows of values that follow from seeds |
 //! | `graph` | captured work |
 //! | `cublas`, `baseline` | matrix products and kernels that benchmarks run beside the engine |
@@ -35,7 +36,8 @@
 //!    device, whose context outlives them. Handles may be used from any thread, as the driver
 //!    documents.
 //! 6. Memory that submitted work touches lives until the work has ended: the stream keeps the owners
-//!    (`Keep`) until it is found idle or is dropped, which waits for it; a graph keeps its own.
+//!    (`Keep`) until it is found idle or is dropped, which waits for it; a graph keeps its own;
+//!    lists (`Uploads`) are used again once an event behind their kernel has completed.
 //!    Adopted memory and streams live as long as the caller of the `unsafe` adoption promised.
 //! 7. Submitted work stays inside its memory: `check` and the launch wrappers bound every range
 //!    before submission, and kernels obey their contracts.
@@ -47,6 +49,7 @@
 mod baseline;
 mod cache;
 mod calls;
+mod cells;
 mod clock;
 mod copy;
 mod cublas;
@@ -67,6 +70,7 @@ mod shared;
 mod status;
 mod stream;
 mod survey;
+mod upload;
 mod values;
 
 pub use baseline::PageKernel;

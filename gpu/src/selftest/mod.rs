@@ -11,10 +11,12 @@
 //! | `rows` | fingerprints against the reference |
 //! | `transfer` | page copies by random plans, against the simulated device |
 //! | `order` | gates, fences, completions, times |
+//! | `decode` | the decode path: plans, rows, attention, merges, captured steps |
 //! | `large` | offsets beyond 32 bits |
 //! | `on_cuda`, `twins` | captures, lent streams, older drivers' calls; kernels against references |
 //! | `watch` | a check that hangs is named |
 
+mod decode;
 mod large;
 mod memory;
 #[cfg(feature = "cuda")]
@@ -155,6 +157,8 @@ impl Subject for crate::cuda::CudaDevice {
     fn own_checks() -> Vec<Check<Self>> {
         let mut checks = twins::checks();
         checks.extend(on_cuda::checks());
+        checks.extend(decode::checks());
+        checks.extend(decode::graph_checks());
         checks
     }
 

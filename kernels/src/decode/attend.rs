@@ -116,12 +116,23 @@ impl OutputForm {
         Ok(shape.tokens() * heads as u64 * (self.kind.row_bytes() + 4))
     }
 
+    /// From a message to the next: its bytes, rounded up so that each begins at a multiple of 16.
+    ///
+    /// # Errors
+    /// As [`OutputForm::message_bytes`].
+    pub const fn message_stride(self, shape: AttendShape) -> Result<u64, DecodeError> {
+        match self.message_bytes(shape) {
+            Ok(bytes) => Ok(bytes.next_multiple_of(16)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Bytes of all messages.
     ///
     /// # Errors
     /// As [`OutputForm::message_bytes`].
     pub fn bytes(self, shape: AttendShape) -> Result<u64, DecodeError> {
-        Ok(self.message_bytes(shape)? * u64::from(self.destinations))
+        Ok(self.message_stride(shape)? * u64::from(self.destinations))
     }
 }
 
@@ -164,7 +175,7 @@ pub struct AttendParams {
     /// From a head to the next.
     pub query_head: u64,
     /// From a message to the next.
-    pub message_bytes: u64,
+    pub message_stride: u64,
     /// From the start of a message to its log-sum-exps.
     pub lse_offset: u64,
 }

@@ -54,7 +54,7 @@ pub struct PackParams {
     /// 0.
     pub unused: u32,
     /// From a message to the next.
-    pub message_bytes: u64,
+    pub message_stride: u64,
 }
 
 const _: () = assert!(size_of::<PackParams>() == 32);

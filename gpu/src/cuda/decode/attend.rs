@@ -59,6 +59,8 @@ fn params(job: &Attend<'_, CudaDevice>) -> Result<AttendParams, GpuError> {
     let (plan, shape) = (&job.plan.shape, job.plan.shape.attend);
     let message = job.form.message_bytes(shape);
     let message = message.map_err(|error| refused(CALL, &error))?;
+    let stride = job.form.message_stride(shape);
+    let stride = stride.map_err(|error| refused(CALL, &error))?;
     // Outputs, then log-sum-exps of 4 bytes each.
     let row = job.form.kind.row_bytes();
     let rows = message / (row + 4);
@@ -82,7 +84,7 @@ fn params(job: &Attend<'_, CudaDevice>) -> Result<AttendParams, GpuError> {
         query_request,
         query_token,
         query_head,
-        message_bytes: message,
+        message_stride: stride,
         lse_offset: rows * row,
     })
 }
@@ -106,7 +108,7 @@ fn work(shared: &Shared, job: &Attend<'_, CudaDevice>) -> Result<WorkWords, GpuE
             let what = "attend: the workspace";
             let pieces = address(shared, what, job.workspace, schedule.workspace_bytes())?;
             let rows = schedule.most_pieces() * schedule.padded_rows();
-            (pieces, pieces + rows * job_row_bytes())
+            (pieces, pieces + rows * piece_row_bytes())
         }
     };
     Ok(WorkWords {
@@ -126,7 +128,7 @@ fn work(shared: &Shared, job: &Attend<'_, CudaDevice>) -> Result<WorkWords, GpuE
 }
 
 /// Bytes of a piece's row of outputs.
-const fn job_row_bytes() -> u64 {
+const fn piece_row_bytes() -> u64 {
     striata_kernels::decode::OutputKind::F32.row_bytes()
 }
 

@@ -77,8 +77,8 @@ pub(super) fn pack(
     let shared = stream.owner();
     let (shape, form) = (job.shape, job.form);
     shape.check().map_err(|error| refused(call, &error))?;
-    let message_bytes = form
-        .message_bytes(shape)
+    let message_stride = form
+        .message_stride(shape)
         .map_err(|error| refused(call, &error))?;
     let all = form.bytes(shape).map_err(|error| refused(call, &error))?;
     let messages = address(shared, "pack: the messages", job.messages, all)?;
@@ -105,7 +105,7 @@ pub(super) fn pack(
             kind: form.kind as u32,
             unpack: u32::from(unpack),
             unused: 0,
-            message_bytes,
+            message_stride,
         };
         let (mut o, mut lse, mut messages) = (o, lse, messages);
         let grid = Grid::over(shared, rows, ROW_WARPS, ROW_THREADS);
