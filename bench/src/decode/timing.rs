@@ -68,6 +68,8 @@ impl<D: Subject> Timer<'_, D> {
         reps: usize,
         mut launch: impl FnMut(u32) -> Result<(), DecodeBenchError>,
     ) -> Result<f64, DecodeBenchError> {
+        // What is first used in a capture would have to be loaded there.
+        self.once(|| launch(0))?;
         let mut failed = None;
         let captured = self.device.captured(self.stream, &mut || {
             (0..launches).try_for_each(&mut launch).map_err(|error| {
