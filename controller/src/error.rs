@@ -225,6 +225,9 @@ pub enum Error {
     /// The prefix index refused a call of the planner.
     #[error(transparent)]
     Index(#[from] striata_core::prefix::IndexError),
+    /// The decode path failed.
+    #[error(transparent)]
+    Decode(Box<crate::decode::DecodeError>),
     /// A feature that is not built.
     #[error("{what} is not built in this version")]
     NotBuilt {
@@ -237,4 +240,10 @@ pub enum Error {
         /// The first cause.
         cause: String,
     },
+}
+
+impl From<crate::decode::DecodeError> for Error {
+    fn from(error: crate::decode::DecodeError) -> Self {
+        Self::Decode(Box::new(error))
+    }
 }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`HiCache`] | the verbs of an engine's step: reserve, start_loads, gates, step_end, confirm, insert |
 //! | [`Planner`] | the decisions: prefix index, allocators, residency, policies; no device, no thread |
+//! | [`decode`] | attention over the striped pool: a plan a step, exchange, merge |
 //! | [`ShardGroup`] | the ranks and their pools: streams, copies, gates and fences; no policy |
 //!
 //! Sizes count widened pages or tokens unless a name says rows or bytes.
@@ -18,7 +19,11 @@
 #![forbid(unsafe_code)]
 
 #[cfg(not(loom))]
+pub mod decode;
+#[cfg(not(loom))]
 mod error;
+#[cfg(not(loom))]
+mod growth;
 #[cfg(not(loom))]
 mod hicache;
 #[cfg(not(loom))]
@@ -48,6 +53,8 @@ mod shards;
 
 #[cfg(not(loom))]
 pub use error::Error;
+#[cfg(not(loom))]
+pub use growth::{GrowL2, L2Grower};
 #[cfg(not(loom))]
 pub use hicache::{HiCache, Prefix};
 #[cfg(not(loom))]

@@ -42,6 +42,7 @@ fn serve(cache: &mut HiCache<SimDevice>, keys: &[PageKey], w: u64) {
     cache.drain().unwrap();
 }
 
+/// Seen to fail if bytes are those of one rank.
 #[test]
 fn b54_metrics_of_both_directions_in_pages_and_bytes() {
     let recorder = DebuggingRecorder::new();

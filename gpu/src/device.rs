@@ -10,6 +10,7 @@ use std::sync::Arc;
 use striata_host::{HostPool, NoPin, PagePinner};
 use striata_kernels::rows::{RowParams, RowSpan};
 
+use crate::cells::CellMove;
 use crate::error::GpuError;
 
 /// A point in device time, in nanoseconds from an origin of the device's own.
@@ -67,13 +68,25 @@ pub struct Piece {
     pub host_pitch: u64,
 }
 
-/// Which driver call serves a batch best.
+/// Which driver call serves a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyForm {
     /// Plain runs (height 1): the batched 1-D call.
     Runs,
     /// Rectangles: the batched 3-D call.
     Rectangles,
+    /// Plain runs by an asynchronous copy each, as it is done without the batched call.
+    EachRun,
+    /// Rectangles by a 2-D copy each.
+    EachRectangle,
+}
+
+impl CopyForm {
+    /// Whether every piece must be a plain run.
+    #[must_use]
+    pub const fn is_of_runs(self) -> bool {
+        matches!(self, Self::Runs | Self::EachRun)
+    }
 }
 
 /// Copies that are submitted together; they are unordered among themselves.
@@ -122,9 +135,9 @@ pub struct DeviceStats {
     pub copies: u64,
     /// Pieces of those.
     pub pieces: u64,
-    /// Bytes of those, host to device.
+    /// Bytes of those and of cells that kernels moved, host to device.
     pub bytes_to_device: u64,
-    /// Bytes of those, device to host.
+    /// The same, device to host.
     pub bytes_to_host: u64,
     /// Kernel launches.
     pub kernels: u64,
@@ -166,6 +179,11 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// No room, or a size that is not a multiple of 4.
     fn alloc(&self, bytes: u64) -> Result<Self::Memory, GpuError>;
+
+    /// The largest pitch of a rectangle: planes further apart cannot be copied as rectangles.
+    fn most_pitch(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Makes a stream; `name` is for diagnostics.
     ///
@@ -231,6 +249,18 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// the host pool, rows that overlap, a rectangle in a batch of runs (nothing is copied then);
     /// a lost device.
     fn copy(&self, stream: &Self::Stream, batch: &CopyBatch<'_, Self>) -> Result<(), GpuError>;
+
+    /// Whether kernels reach pinned host memory ([`crate::cells::FarSide::Host`]).
+    fn maps_host(&self) -> bool {
+        true
+    }
+
+    /// Moves cells between planes and a far side by a kernel.
+    ///
+    /// # Errors
+    /// A cell outside its memory or not in multiples of 4 bytes; host memory that kernels do not
+    /// reach; a lost device.
+    fn move_cells(&self, stream: &Self::Stream, work: &CellMove<'_, Self>) -> Result<(), GpuError>;
 
     /// Writes the fingerprints of `spans` into rows that begin at byte `base` of `plane`.
     ///

@@ -5,6 +5,7 @@
 //! on by default) on GPUs. [`selftest`] checks either.
 #![deny(unsafe_code)]
 
+pub mod cells;
 #[cfg(not(loom))]
 mod check;
 #[cfg(not(loom))]
@@ -15,8 +16,12 @@ mod counts;
     reason = "calls into the driver; see the obligations of the module"
 )]
 pub mod cuda;
+#[cfg(not(loom))]
+pub mod decode;
 pub mod device;
 mod error;
+#[cfg(not(loom))]
+pub mod exchange;
 pub mod planes;
 #[cfg(not(loom))]
 pub mod selftest;
@@ -24,6 +29,7 @@ pub mod selftest;
 pub mod sim;
 pub mod transfer;
 
+pub use cells::{CellMove, FarSide};
 pub use device::{
     CopyBatch, CopyFailure, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime,
     Direction, Piece,

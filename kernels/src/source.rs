@@ -34,7 +34,7 @@ pub const HEADERS: [Header; 2] = [
 ];
 
 /// All sources.
-pub const SOURCES: [Source; 5] = [
+pub const SOURCES: [Source; 7] = [
     Source {
         name: "rows.cu",
         text: include_str!("../cuda/rows.cu"),
@@ -50,6 +50,12 @@ pub const SOURCES: [Source; 5] = [
             Kernel::Scatter16,
             Kernel::Scatter8,
             Kernel::Scatter4,
+            Kernel::GatherCells16,
+            Kernel::GatherCells8,
+            Kernel::GatherCells4,
+            Kernel::ScatterCells16,
+            Kernel::ScatterCells8,
+            Kernel::ScatterCells4,
         ],
     },
     Source {
@@ -66,6 +72,16 @@ pub const SOURCES: [Source; 5] = [
         name: "spin.cu",
         text: include_str!("../cuda/spin.cu"),
         kernels: &[Kernel::Spin],
+    },
+    Source {
+        name: "page_copy.cu",
+        text: include_str!("../cuda/page_copy.cu"),
+        kernels: &[Kernel::PagesToDevice, Kernel::PagesToHost],
+    },
+    Source {
+        name: "read.cu",
+        text: include_str!("../cuda/read.cu"),
+        kernels: &[Kernel::Read],
     },
 ];
 
@@ -88,17 +104,35 @@ pub enum Kernel {
     Scatter8,
     /// The same, 4 bytes at a time.
     Scatter4,
+    /// Cells of planes to a far side, 16 bytes at a time.
+    GatherCells16,
+    /// The same, 8 bytes at a time.
+    GatherCells8,
+    /// The same, 4 bytes at a time.
+    GatherCells4,
+    /// Cells of a far side to planes, 16 bytes at a time.
+    ScatterCells16,
+    /// The same, 8 bytes at a time.
+    ScatterCells8,
+    /// The same, 4 bytes at a time.
+    ScatterCells4,
     /// Builds page tables.
     PageTables,
     /// Evaluates the stripe.
     StripeCheck,
     /// Lets time pass.
     Spin,
+    /// Pages from mapped host memory, the baseline of a copy kernel.
+    PagesToDevice,
+    /// Pages to mapped host memory.
+    PagesToHost,
+    /// Reads memory and keeps nothing of it.
+    Read,
 }
 
 impl Kernel {
     /// How many kernels there are.
-    pub const COUNT: usize = Self::Spin as usize + 1;
+    pub const COUNT: usize = Self::Read as usize + 1;
 
     /// The name of its entry point.
     #[must_use]
@@ -112,9 +146,18 @@ impl Kernel {
             Self::Scatter16 => "striata_scatter_rows_16",
             Self::Scatter8 => "striata_scatter_rows_8",
             Self::Scatter4 => "striata_scatter_rows_4",
+            Self::GatherCells16 => "striata_gather_cells_16",
+            Self::GatherCells8 => "striata_gather_cells_8",
+            Self::GatherCells4 => "striata_gather_cells_4",
+            Self::ScatterCells16 => "striata_scatter_cells_16",
+            Self::ScatterCells8 => "striata_scatter_cells_8",
+            Self::ScatterCells4 => "striata_scatter_cells_4",
             Self::PageTables => "striata_page_tables",
             Self::StripeCheck => "striata_stripe_check",
             Self::Spin => "striata_spin",
+            Self::PagesToDevice => "striata_pages_to_device",
+            Self::PagesToHost => "striata_pages_to_host",
+            Self::Read => "striata_read",
         }
     }
 
@@ -128,10 +171,18 @@ impl Kernel {
             | Self::Gather4
             | Self::Scatter16
             | Self::Scatter8
-            | Self::Scatter4 => 1,
+            | Self::Scatter4
+            | Self::GatherCells16
+            | Self::GatherCells8
+            | Self::GatherCells4
+            | Self::ScatterCells16
+            | Self::ScatterCells8
+            | Self::ScatterCells4 => 1,
             Self::PageTables => 2,
             Self::StripeCheck => 3,
             Self::Spin => 4,
+            Self::PagesToDevice | Self::PagesToHost => 5,
+            Self::Read => 6,
         }
     }
 }

@@ -36,8 +36,6 @@ pub use report::OpReport;
 pub struct ShardGroup<D: Device> {
     pool: PoolGeometry,
     sides: Vec<PoolGeometry>,
-    /// Pages of L2 that every rank has, by pool.
-    l2_pages: Vec<u32>,
     shards: Vec<Shard<D>>,
     fences: Fences<D>,
     /// Orders whose fence is not recorded yet.
@@ -101,7 +99,6 @@ impl<D: Device> ShardGroup<D> {
         Ok(Self {
             pool,
             sides: sides.iter().map(|side| side.geometry).collect(),
-            l2_pages: all().map(PoolShards::l2_pages).collect(),
             shards: shards.collect::<Result<_, _>>()?,
             fences: Fences::default(),
             held: VecDeque::new(),
@@ -133,7 +130,16 @@ impl<D: Device> ShardGroup<D> {
 
     /// Pages of L2 that every rank has in every pool.
     fn l2_pages(&self) -> u32 {
-        self.l2_pages.iter().copied().min().unwrap_or(0)
+        let pages = self.pools().map(|(pool, _)| self.l2_pages_of(pool));
+        pages.min().unwrap_or(0)
+    }
+
+    /// Pages of L2 that every rank has in one pool.
+    fn l2_pages_of(&self, pool: PoolId) -> u32 {
+        let host = |shard: &Shard<D>| shard.pool(pool).and_then(|pool| pool.host().cloned());
+        let pages = self.shards.iter().map(host);
+        let pages = pages.map(|host| host.map_or(0, |host| host.pages()));
+        pages.min().unwrap_or(0)
     }
 
     /// Checks that every pool is what the planner's side describes, and has a page on both tiers
@@ -159,8 +165,9 @@ impl<D: Device> ShardGroup<D> {
         let l1 = given
             .iter()
             .map(|(pool, given)| (*pool, given.pages(), "L1", l1_pages));
-        let l2 = PoolId::all().zip(&self.l2_pages);
-        let l2 = l2.map(|(pool, given)| (pool, *given, "L2", l2_pages));
+        let l2 = given
+            .iter()
+            .map(|(pool, _)| (*pool, self.l2_pages_of(*pool), "L2", l2_pages));
         let mut short = l1.chain(l2).filter(|(_, given, _, needed)| given < needed);
         match short.next() {
             Some((pool, given, tier, needed)) => Err(Error::PoolPages {

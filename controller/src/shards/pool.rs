@@ -17,7 +17,7 @@ use std::sync::Arc;
 use striata_core::{PoolGeometry, PoolKind, Rank};
 use striata_gpu::Device;
 use striata_gpu::planes::L1Planes;
-use striata_gpu::transfer::{DirectionStats, TransferConfig, TransferEngine, TransferStats};
+use striata_gpu::transfer::{TransferConfig, TransferEngine, TransferStats};
 use striata_host::HostPool;
 
 use crate::error::Error;
@@ -68,12 +68,6 @@ pub struct PoolShards<D: Device> {
 }
 
 impl<D: Device> PoolShards<D> {
-    /// Pages of L2 that every rank has.
-    pub(super) fn l2_pages(&self) -> u32 {
-        let pages = |host: &Option<Arc<HostPool>>| host.as_ref().map_or(0, |host| host.pages());
-        self.hosts.iter().map(pages).min().unwrap_or(0)
-    }
-
     /// Checks that the pool can stand beside `main` on `ranks` ranks.
     pub(super) fn check(
         &self,
@@ -192,6 +186,8 @@ impl<D: Device> Shard<D> {
             let config = TransferConfig {
                 rank: dcp_rank,
                 group_bytes: share(config.group_bytes),
+                slice_bytes: share(config.slice_bytes),
+                store_group_bytes: share(config.store_group_bytes),
                 window_bytes: share(config.window_bytes),
                 ..*config
             };
@@ -254,10 +250,7 @@ impl<D: Device> Shard<D> {
     #[must_use]
     pub fn transfer_stats(&self) -> TransferStats {
         let sides = self.sides.iter().map(ShardPool::transfer_stats);
-        sides.fold(self.main.transfer_stats(), |sum, side| TransferStats {
-            loads: add(sum.loads, side.loads),
-            stores: add(sum.stores, side.stores),
-        })
+        sides.fold(self.main.transfer_stats(), |sum, side| sum + side)
     }
 }
 
@@ -265,23 +258,6 @@ impl<D: Device> Shard<D> {
 fn share(bytes: u64, part: u64, all: u64) -> u64 {
     let share = u128::from(bytes) * u128::from(part) / u128::from(all.max(1));
     u64::try_from(share).unwrap_or(bytes)
-}
-
-const fn add(a: DirectionStats, b: DirectionStats) -> DirectionStats {
-    DirectionStats {
-        jobs: a.jobs + b.jobs,
-        queued_jobs: a.queued_jobs + b.queued_jobs,
-        queued_bytes: a.queued_bytes + b.queued_bytes,
-        in_flight_bytes: a.in_flight_bytes + b.in_flight_bytes,
-        done_jobs: a.done_jobs + b.done_jobs,
-        done_pages: a.done_pages + b.done_pages,
-        done_bytes: a.done_bytes + b.done_bytes,
-        failed_jobs: a.failed_jobs + b.failed_jobs,
-        failed_pages: a.failed_pages + b.failed_pages,
-        cancelled_jobs: a.cancelled_jobs + b.cancelled_jobs,
-        calls: a.calls + b.calls,
-        pieces: a.pieces + b.pieces,
-    }
 }
 
 #[cfg(test)]

@@ -12,10 +12,11 @@ use super::event::CudaEvent;
 use super::keep::Kept;
 use super::launch::{self, RowWork};
 use super::memory::{self, CudaMemory};
-use super::pin::CudaPinner;
+use super::pin::{CudaPinner, HostAllocation};
 use super::shared::{CudaConfig, Shared};
 use super::stream::CudaStream;
-use super::{copy, driver};
+use super::{cells, copy, driver};
+use crate::cells::{CellMove, FarSide};
 use crate::check;
 use crate::device::{CopyBatch, Device, DeviceDescription, DeviceStats, DeviceTime};
 use crate::error::GpuError;
@@ -87,6 +88,15 @@ impl CudaDevice {
     pub fn free_bytes(&self) -> Result<u64, GpuError> {
         let _scope = self.0.enter()?;
         memory::free_and_total(&self.0).map(|(free, _)| free)
+    }
+
+    /// Allocates page-locked host memory by the driver's own call, for comparisons: pools are
+    /// mapped and registered by us.
+    ///
+    /// # Errors
+    /// No room, or none that can be locked; a lost device.
+    pub fn alloc_host(&self, bytes: u64) -> Result<HostAllocation, GpuError> {
+        HostAllocation::new(&self.0, bytes)
     }
 
     /// Compiles and loads every kernel now, so that no launch has to.
@@ -167,6 +177,10 @@ impl Device for CudaDevice {
         CudaMemory::new(&self.0, bytes)
     }
 
+    fn most_pitch(&self) -> u64 {
+        copy::MOST_PITCH
+    }
+
     fn stream(&self, name: &str) -> Result<CudaStream, GpuError> {
         CudaStream::new(&self.0, name)
     }
@@ -220,6 +234,18 @@ impl Device for CudaDevice {
         ];
         stream.submit(&kept, || copy::submit(shared, stream.raw(), batch))?;
         self.0.counts.copy(batch.direction, tally);
+        Ok(())
+    }
+
+    fn maps_host(&self) -> bool {
+        self.0.maps_host
+    }
+
+    fn move_cells(&self, stream: &CudaStream, work: &CellMove<'_, Self>) -> Result<(), GpuError> {
+        let moved = cells::submit(self, stream, work)?;
+        if matches!(work.far, FarSide::Host(_)) {
+            self.0.counts.moved(work.direction, moved);
+        }
         Ok(())
     }
 

@@ -9,10 +9,12 @@
 //! | `device` | [`CudaDevice`]: the `Device` trait |
 //! | `stream`, `event`, `clock`, `memory` | what its names say; `keep`: what a stream keeps alive |
 //! | `copy`, `calls` | copies; which driver calls serve them |
-//! | `pin` | page-locking for host pools |
+//! | `pin` | page-locking for host pools; the driver's own page-locked memory |
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
+//! | `cells`, `upload` | kernels that move cells; the lists that they read |
 //! | `graph` | captured work |
+//! | `cublas`, `baseline` | matrix products and kernels that benchmarks run beside the engine |
 //!
 //! The context is the device's primary one, shared with whoever else uses it in the process. Every
 //! call enters it and leaves the thread's own context as it was.
@@ -32,7 +34,8 @@
 //!    device, whose context outlives them. Handles may be used from any thread, as the driver
 //!    documents.
 //! 6. Memory that submitted work touches lives until the work has ended: the stream keeps the owners
-//!    (`Keep`) until it is found idle or is dropped, which waits for it; a graph keeps its own.
+//!    (`Keep`) until it is found idle or is dropped, which waits for it; a graph keeps its own;
+//!    lists (`Uploads`) are used again once an event behind their kernel has completed.
 //!    Adopted memory and streams live as long as the caller of the `unsafe` adoption promised.
 //! 7. Submitted work stays inside its memory: `check` and the launch wrappers bound every range
 //!    before submission, and kernels obey their contracts.
@@ -41,10 +44,13 @@
 //! 9. Arguments of a launch are the kernel's parameters in number, order, size and alignment; the
 //!    driver copies them before the call returns.
 
+mod baseline;
 mod cache;
 mod calls;
+mod cells;
 mod clock;
 mod copy;
+mod cublas;
 mod device;
 mod driver;
 mod event;
@@ -61,13 +67,17 @@ mod shared;
 mod status;
 mod stream;
 mod survey;
+mod upload;
 
+pub use baseline::PageKernel;
+pub use cublas::{CudaBlas, LinearBf16};
 pub use device::CudaDevice;
 pub use event::CudaEvent;
 pub use graph::CudaGraph;
 pub use lists::{RowList, RowMove, TableBuild, TableSource};
 pub use memory::CudaMemory;
 pub use nvrtc::{CompileReport, compile_report};
+pub use pin::HostAllocation;
 pub use shared::CudaConfig;
 pub use stream::CudaStream;
 pub use survey::{Library, Survey, survey};

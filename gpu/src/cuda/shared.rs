@@ -4,13 +4,15 @@
 use core::fmt;
 use std::sync::{Arc, OnceLock};
 
-use cudarc::driver::sys::{CUcontext, CUdevice, CUstream};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUevent, CUstream};
+use striata_core::sync::Mutex;
 
 use super::calls::CopyCalls;
 use super::clock::Clock;
 use super::driver::{Driver, Status, driver, unavailable};
 use super::module::Modules;
 use super::status::{SUCCESS, is_fatal, refusal};
+use super::upload::Uploads;
 use crate::counts::Counts;
 use crate::error::GpuError;
 
@@ -19,6 +21,9 @@ pub(super) const NON_BLOCKING: u32 = 1;
 const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
 const COMPUTE_CAPABILITY_MINOR: u32 = 76;
 const MULTIPROCESSOR_COUNT: u32 = 16;
+const CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: u32 = 91;
+/// Events that are kept to be used again.
+const SPARE_EVENTS: usize = 4096;
 
 /// Which device, and how it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +45,12 @@ pub(super) struct Shared {
     architecture: String,
     pub(super) multiprocessors: u32,
     pub(super) total_bytes: u64,
+    /// Kernels reach registered host memory at its host address.
+    pub(super) maps_host: bool,
     pub(super) calls: CopyCalls,
+    pub(super) uploads: Uploads,
+    /// Timed events that nobody uses: to make one takes longer than to record it.
+    spare_events: Mutex<Vec<CUevent>>,
     pub(super) counts: Counts,
     pub(super) modules: Modules,
     /// For reads and writes by the host, and anchors of the clock.
@@ -71,6 +81,7 @@ struct Facts {
     architecture: String,
     multiprocessors: u32,
     total_bytes: u64,
+    maps_host: bool,
 }
 
 impl Shared {
@@ -90,6 +101,7 @@ impl Shared {
             architecture,
             multiprocessors,
             total_bytes,
+            maps_host,
         } = facts(driver, ordinal)?;
         let mut context = core::ptr::null_mut();
         // SAFETY: (3) the place outlives the call.
@@ -106,7 +118,10 @@ impl Shared {
             architecture,
             multiprocessors,
             total_bytes,
+            maps_host,
             calls,
+            uploads: Uploads::default(),
+            spare_events: Mutex::new(Vec::new()),
             counts: Counts::default(),
             io: core::ptr::null_mut(),
             clock: Clock::default(),
@@ -198,6 +213,21 @@ impl Shared {
         })
     }
 
+    /// An event that was used before, if there is one.
+    pub(super) fn spare_event(&self) -> Option<CUevent> {
+        self.spare_events.lock().pop()
+    }
+
+    /// Keeps an event that nobody uses any more; gives it back if there are enough.
+    pub(super) fn keep_event(&self, event: CUevent) -> Option<CUevent> {
+        let mut spare = self.spare_events.lock();
+        if spare.len() >= SPARE_EVENTS {
+            return Some(event);
+        }
+        spare.push(event);
+        None
+    }
+
     /// Waits until the private stream is idle.
     pub(super) fn finish_io(&self) -> Result<(), GpuError> {
         // SAFETY: (5) the stream lives as long as this.
@@ -210,6 +240,12 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if let Ok(_scope) = self.enter_for_drop() {
             self.clock.stop(self);
+            self.uploads.free(self);
+            for event in self.spare_events.lock().drain(..) {
+                // SAFETY: (5) nobody else holds a spare event.
+                let status = unsafe { (self.driver.cuEventDestroy_v2)(event) };
+                self.note("cuEventDestroy", status);
+            }
             self.modules.unload(self);
             if !self.io.is_null() {
                 // SAFETY: (5) nobody else holds the stream any more.
@@ -260,6 +296,7 @@ fn facts(driver: &'static Driver, ordinal: i32) -> Result<Facts, GpuError> {
         architecture: architecture(major, minor),
         multiprocessors: attribute(MULTIPROCESSOR_COUNT)?.max(1),
         total_bytes: bytes as u64,
+        maps_host: attribute(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM)? != 0,
     })
 }
 

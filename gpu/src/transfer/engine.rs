@@ -8,24 +8,27 @@ use striata_core::sync::Mutex;
 use striata_core::{OpId, PagePair};
 use striata_host::HostPool;
 
-use super::admission::Request;
+use super::admission::{Request, RowRequest};
 use super::error::TransferError;
 use super::gate::LoadGate;
 use super::gate_error::{GateError, JobFailure};
-use super::job::{Completion, End, LoadJob, Outcome, StoreJob, Submission, TransferConfig};
+use super::job::{
+    Completion, End, LoadJob, LoadRows, Outcome, StoreJob, StoreRows, Submission, TransferConfig,
+};
 use super::shared::{Core, HostSide};
 use super::stats::TransferStats;
-use super::submit;
+use super::thread;
 use crate::device::{Device, Direction};
 use crate::error::GpuError;
 use crate::planes::L1Planes;
 
 /// Moves pages of one rank between its L1 planes and its host pool.
 ///
-/// Calls return at once; one thread submits ([`Submission`] says who does if not a thread), group
-/// by group, on a load stream and a store stream. So much is in flight in each direction as
+/// Calls return at once; one thread submits ([`Submission`] says who does if not a thread), unit
+/// by unit, on a load stream and a store stream; the caller of an idle engine submits the first
+/// pieces itself ([`TransferConfig::caller_pieces`]). So much is in flight in each direction as
 /// [`TransferConfig::window_bytes`] says, so that a job that comes later and a step's own copies
-/// wait only for that. The next group is of the job that is most urgent: one whose next group a
+/// wait only for that. The next unit is of the job that is most urgent: one whose next unit a
 /// gate was asked for, which no window keeps back; then urgent stores; then loads; then stores; in
 /// the order of the calls. A load whose `after` has not completed is passed by later ones.
 ///
@@ -46,24 +49,31 @@ pub struct TransferEngine<D: Device> {
 impl<D: Device> TransferEngine<D> {
     /// Starts the engine of one rank; without `host` every job is refused.
     ///
+    /// Where the table stages pages of these planes, the ring of [`TransferConfig::staging_bytes`]
+    /// is allocated here.
+    ///
     /// # Errors
-    /// Tiers that hold different rows; no stream; no thread.
+    /// Tiers that hold different rows; no stream; no thread; no room for a ring.
     pub fn new(
         device: D,
         planes: Arc<L1Planes<D>>,
         host: Option<Arc<HostPool>>,
         config: TransferConfig,
     ) -> Result<Self, TransferError> {
-        let host = host.map(|pool| HostSide::new(&planes, pool)).transpose()?;
+        let host = host.map(|pool| HostSide::new(&device, &planes, pool));
+        let host = host.transpose()?;
         let rank = config.rank;
         let core = Arc::new(Core::new(device, planes, config)?);
+        if let Some(host) = &host {
+            core.reserve_by_table(host)?;
+        }
         let thread = match config.submission {
             Submission::Manual => None,
             Submission::Thread => {
                 let shared = core.clone();
                 let thread = std::thread::Builder::new()
                     .name(format!("copy {rank}"))
-                    .spawn(move || submit::run(&shared));
+                    .spawn(move || thread::run(&shared));
                 Some(thread.map_err(|error| GpuError::Thread {
                     what: format!("copies of rank {rank}"),
                     reason: error.to_string(),
@@ -112,8 +122,55 @@ impl<D: Device> TransferEngine<D> {
         Ok(())
     }
 
-    /// Gives up what was not submitted yet of the load `op`, and returns how many layer groups that
-    /// is; 0 if the load is not here or was submitted to its end. Never waits.
+    /// Queues a load of single rows and returns its gate. Never waits for the device. A kernel moves
+    /// them from mapped host memory: no descriptor is made for a row.
+    ///
+    /// Layers that are not loaded open with the first or the last that are.
+    ///
+    /// **Cost:** O(rows).
+    ///
+    /// # Errors
+    /// As [`TransferEngine::load`]; a row of the sink, layers that the pool does not have; a device
+    /// whose kernels do not reach host memory.
+    pub fn load_rows(&self, job: LoadRows<D>) -> Result<Arc<LoadGate<D>>, TransferError> {
+        self.enqueue_rows(RowRequest {
+            direction: Direction::HostToDevice,
+            op: job.op,
+            rows: &job.rows,
+            layers: job.layers,
+            after: job.after,
+            urgent: false,
+        })
+    }
+
+    /// Queues a store of single rows. Never waits for the device.
+    ///
+    /// # Errors
+    /// As [`TransferEngine::load_rows`].
+    pub fn store_rows(&self, job: StoreRows<D>) -> Result<(), TransferError> {
+        let request = RowRequest {
+            direction: Direction::DeviceToHost,
+            op: job.op,
+            rows: &job.rows,
+            layers: job.layers,
+            after: job.after,
+            urgent: job.urgent,
+        };
+        self.enqueue_rows(request).map(drop)
+    }
+
+    /// Allocates the ring through which a direction is staged, unless it is there. Without it what
+    /// the table stages goes by runs.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn reserve_staging(&self, direction: Direction) -> Result<(), TransferError> {
+        Ok(self.core.reserve_staging(direction)?)
+    }
+
+    /// Gives up what was not submitted yet of the load `op`, and returns how many layer groups, or
+    /// slices of large ones, that is; 0 if the load is not here or was submitted to its end. Never
+    /// waits.
     ///
     /// A load that was given up ends by a completion like any other, with no good page, once what
     /// was submitted of it has ended: until then its pages are in use. Its gate can be passed for
@@ -123,7 +180,7 @@ impl<D: Device> TransferEngine<D> {
         for job in given_up.jobs {
             self.core.end_job(job, End::Cancelled);
         }
-        given_up.groups
+        given_up.units
     }
 
     /// Copies pages and returns when they are there. The order against compute is the caller's;
@@ -146,9 +203,9 @@ impl<D: Device> TransferEngine<D> {
         })?;
         let size = self.core.size(pages.len());
         let ended = gate.await_copies().map(|times| (times, plan.as_deref()));
-        let groups = gate.group_count();
+        let units = gate.unit_count();
         let (times, outcome) = match ended {
-            Ok((times, Some(plan))) => (times, self.core.outcome(plan, &gate, groups)?),
+            Ok((times, Some(plan))) => (times, self.core.outcome(plan, &gate, units)?),
             Ok((times, None)) => (times, size.all_good()),
             // Nothing failed: the copy is still to come.
             Err(GateError::Device(stuck @ GpuError::Deadlock { .. })) => return Err(stuck.into()),
@@ -175,7 +232,7 @@ impl<D: Device> TransferEngine<D> {
         Ok(size.completion(&gate, direction, first, times.last, outcome))
     }
 
-    /// Does one unit of submission: begins the next job that may start, or submits the next group
+    /// Does one unit of submission: begins the next job that may start, or submits the next unit
     /// of the one that was begun. False if there was nothing to do, or a thread does it.
     pub fn pump(&self) -> bool {
         self.core.pump()

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the calls and the submission of an engine share, and how its jobs are shaped.
+//! What the calls and the submission of an engine share.
 
-use std::sync::Arc;
+use core::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use striata_core::sync::{AtomicU64, Mutex, Ordering};
 use striata_core::{L1, L2, PagePair, Tier};
 use striata_host::HostPool;
 
 use super::error::TransferError;
-use super::groups::LayerGroups;
-use super::job::{Job, JobSize, Submission, TransferConfig};
+use super::job::{Job, RowPair, Submission, TransferConfig};
 use super::ledger::Ledger;
-use super::parts::Parts;
-use super::pieces::{PageRun, PieceShape};
+use super::pieces::PieceShape;
+use super::plan::JobSize;
 use super::queue_entry::JobId;
+use super::staging::Staging;
 use super::submit::Submitter;
+use super::targets::Targets;
 use super::work_queue::WorkQueue;
-use crate::device::{CopyForm, Device, Direction};
+use crate::device::{Device, Direction};
 use crate::error::GpuError;
 use crate::planes::L1Planes;
 
@@ -30,11 +32,16 @@ pub(super) struct Core<D: Device> {
     pub(super) work: WorkQueue<Job<D>, GpuError>,
     /// Jobs that are.
     pub(super) ledger: Ledger<D>,
-    /// Who submits, if there is no thread.
-    pub(super) manual: Option<Mutex<Submitter<D>>>,
+    /// Held by who submits: the thread, or a caller.
+    pub(super) submitter: Mutex<Submitter<D>>,
+    /// Reused by every row list.
+    pub(super) targets: Mutex<Targets>,
     next_id: AtomicU64,
     load_stream: D::Stream,
     store_stream: D::Stream,
+    /// Made when the first job may need them.
+    load_staging: OnceLock<Staging<D>>,
+    store_staging: OnceLock<Staging<D>>,
 }
 
 impl<D: Device> Core<D> {
@@ -44,21 +51,25 @@ impl<D: Device> Core<D> {
         config: TransferConfig,
     ) -> Result<Self, GpuError> {
         let rank = config.rank;
-        let mut core = Self {
+        Ok(Self {
             load_stream: device.stream(&format!("load {rank}"))?,
             store_stream: device.stream(&format!("store {rank}"))?,
             work: WorkQueue::new(),
             ledger: Ledger::new(),
-            manual: None,
+            load_staging: OnceLock::new(),
+            store_staging: OnceLock::new(),
+            submitter: Mutex::new(Submitter::new(&config)),
+            targets: Mutex::new(Targets::default()),
             next_id: AtomicU64::new(0),
             device,
             planes,
             config,
-        };
-        if config.submission == Submission::Manual {
-            core.manual = Some(Mutex::new(Submitter::new(&core)));
-        }
-        Ok(core)
+        })
+    }
+
+    /// Whether no thread submits.
+    pub(super) fn is_manual(&self) -> bool {
+        self.config.submission == Submission::Manual
     }
 
     pub(super) const fn stream(&self, direction: Direction) -> &D::Stream {
@@ -66,6 +77,34 @@ impl<D: Device> Core<D> {
             Direction::HostToDevice => &self.load_stream,
             Direction::DeviceToHost => &self.store_stream,
         }
+    }
+
+    /// The ring of a direction, if it was made.
+    pub(super) fn staging(&self, direction: Direction) -> Option<&Staging<D>> {
+        self.staging_cell(direction).get()
+    }
+
+    const fn staging_cell(&self, direction: Direction) -> &OnceLock<Staging<D>> {
+        match direction {
+            Direction::HostToDevice => &self.load_staging,
+            Direction::DeviceToHost => &self.store_staging,
+        }
+    }
+
+    /// Makes the ring of a direction unless it is there.
+    pub(super) fn reserve_staging(&self, direction: Direction) -> Result<(), GpuError> {
+        if self.staging(direction).is_some() || self.config.staging_bytes == 0 {
+            return Ok(());
+        }
+        let rank = self.config.rank;
+        let name = match direction {
+            Direction::HostToDevice => format!("load staging {rank}"),
+            Direction::DeviceToHost => format!("store staging {rank}"),
+        };
+        let staging = Staging::new(&self.device, self.config.staging_bytes, &name)?;
+        // Another caller may have been faster; then there is one already.
+        drop(self.staging_cell(direction).set(staging));
+        Ok(())
     }
 
     pub(super) fn next_id(&self) -> JobId {
@@ -106,47 +145,6 @@ impl<D: Device> Core<D> {
             page_bytes: self.planes.geometry().page().page_bytes(),
         }
     }
-
-    /// Nobody waits for a layer of a store, so it takes the fewest calls. A load opens its first
-    /// layer early; growing groups of plain runs are fastest for it, but for a page or two.
-    pub(super) fn form(&self, direction: Direction, pages: usize) -> (CopyForm, LayerGroups) {
-        let page = self.planes.geometry().page();
-        let layers = page.layers();
-        let uniform = self.planes.uniform_stride().is_some();
-        match direction {
-            Direction::DeviceToHost if uniform => {
-                (CopyForm::Rectangles, LayerGroups::whole(layers))
-            }
-            Direction::DeviceToHost => (CopyForm::Runs, LayerGroups::whole(layers)),
-            Direction::HostToDevice if uniform && pages <= self.config.rectangle_pages => {
-                (CopyForm::Rectangles, LayerGroups::first_and_rest(layers))
-            }
-            Direction::HostToDevice => {
-                let layer_bytes = page.chunk_bytes().saturating_mul(pages as u64);
-                let cap = self.config.group_bytes;
-                let groups = LayerGroups::progressive(layers, layer_bytes, cap);
-                (CopyForm::Runs, groups)
-            }
-        }
-    }
-
-    /// The groups in which a job is submitted.
-    pub(super) fn parts(
-        &self,
-        direction: Direction,
-        runs: Vec<PageRun>,
-        groups: &LayerGroups,
-    ) -> Parts {
-        match direction {
-            Direction::HostToDevice => Parts::by_layers(runs, groups.clone()),
-            Direction::DeviceToHost => {
-                let page_bytes = self.planes.geometry().page().page_bytes();
-                let most = self.config.group_bytes.checked_div(page_bytes);
-                let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
-                Parts::by_pages(runs, groups.layers(), most)
-            }
-        }
-    }
 }
 
 /// The host pool, and how its bytes stand beside those of the planes.
@@ -160,22 +158,63 @@ pub(super) struct HostSide {
 impl HostSide {
     /// Joins a pool with planes that hold the same rows.
     pub(super) fn new<D: Device>(
+        device: &D,
         planes: &L1Planes<D>,
         pool: Arc<HostPool>,
     ) -> Result<Self, TransferError> {
         let page = planes.geometry().page();
         page.check_same(pool.geometry())?;
+        let host = pool.strides();
+        // A rectangle steps from layer to layer on both sides.
+        let most = device.most_pitch();
+        let uniform = planes.uniform_stride();
         let shape = PieceShape {
             planes: planes.spans().into(),
-            uniform: planes.uniform_stride(),
+            uniform: uniform.filter(|stride| *stride <= most && host.layer <= most),
             page,
-            host: pool.strides(),
+            host,
             registration: pool.report().chunk_bytes,
         };
         Ok(Self {
             pool,
             shape,
             l1_pages: planes.geometry().pages(),
+        })
+    }
+
+    /// Checks that both pools have the rows and the layers. Rows of the sink of L1 are never copied.
+    pub(super) fn check_rows(
+        &self,
+        rows: &[RowPair],
+        layers: &Range<u32>,
+    ) -> Result<(), TransferError> {
+        let page = self.shape.page;
+        if layers.start >= layers.end || layers.end > page.layers() {
+            return Err(TransferError::Layers {
+                start: layers.start,
+                end: layers.end,
+                layers: page.layers(),
+            });
+        }
+        let page_rows = u64::from(page.page_rows());
+        let check = |tier, row: u64, first: u64, end: u64| {
+            if (first..end).contains(&row) {
+                return Ok(());
+            }
+            Err(TransferError::RowOutOfRange {
+                tier,
+                row,
+                first,
+                end,
+            })
+        };
+        let (l1_end, l2_end) = (
+            u64::from(self.l1_pages) * page_rows,
+            u64::from(self.pool.pages()) * page_rows,
+        );
+        rows.iter().try_for_each(|pair| {
+            check(L1::NAME, pair.l1.get(), page_rows, l1_end)?;
+            check(L2::NAME, pair.l2.get(), 0, l2_end)
         })
     }
 

@@ -8,7 +8,7 @@ use striata_core::{LayerId, OpId};
 use striata_gpu::transfer::{GateError, JobFailure, TransferConfig, TransferError};
 use striata_gpu::{Device, Direction, GpuError};
 
-use crate::support::{Layout, Rig, ops, pairs};
+use crate::support::{Layout, Rig, config, ops, pairs};
 
 /// Long enough for a thread to do what it must not do.
 const MEANWHILE: Duration = Duration::from_millis(20);
@@ -24,9 +24,10 @@ fn spread() -> Rig {
         uniform: false,
         ..Layout::default()
     };
-    Rig::new(layout, TransferConfig::default())
+    Rig::new(layout, config())
 }
 
+/// Seen to fail if jobs that are queued go on after a failure.
 #[test]
 fn b36_a_failed_group_fails_the_load_and_all_behind_it() {
     let rig = spread();
@@ -76,6 +77,7 @@ fn b36_a_failed_group_fails_the_load_and_all_behind_it() {
     assert_eq!((stats.stores.failed_jobs, stats.loads.queued_jobs), (1, 0));
 }
 
+/// Seen to fail if a job counts as ended while its last group runs.
 #[test]
 fn b26_a_failed_load_is_reported_only_when_its_copies_have_ended() {
     let rig = spread();
@@ -89,6 +91,7 @@ fn b26_a_failed_load_is_reported_only_when_its_copies_have_ended() {
     assert_eq!(ops(&rig.finish()), [1]);
 }
 
+/// Seen to fail if a job counts as ended while its last group runs.
 #[test]
 fn b26_a_load_that_is_cancelled_under_the_thread_ends_when_its_copies_have() {
     let layout = Layout {
@@ -97,7 +100,7 @@ fn b26_a_load_that_is_cancelled_under_the_thread_ends_when_its_copies_have() {
     };
     let config = TransferConfig {
         window_bytes: 0,
-        ..TransferConfig::default()
+        ..config()
     };
     let rig = Rig::new(layout, config);
     rig.device.hold_copies();
