@@ -11,13 +11,13 @@
 use std::sync::Arc;
 
 use striata_core::{L1Page, LayerId, PageGeometry, PoolGeometry, PoolKind};
+use striata_gpu::GpuError;
 use striata_gpu::decode::{DecodeDevice, View};
 use striata_gpu::exchange::StepStreams;
 use striata_gpu::planes::{L1Planes, PlanesError};
-use striata_gpu::GpuError;
+use striata_kernels::Base;
 use striata_kernels::decode::row_codec::{narrow, widen};
 use striata_kernels::decode::{KernelFormat, LANES, LATENT, OutputKind, ROPE};
-use striata_kernels::Base;
 
 use super::config::{DcpMlaConfig, TableSource};
 use super::error::DecodeError;

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use striata_core::LayerId;
 use striata_core::config::CommBackend;
-use striata_gpu::decode::{
-    Attend, BuildPlan, DecodeDevice, Merge, View, WriteRows, WriteTo,
-};
+use striata_gpu::decode::{Attend, BuildPlan, DecodeDevice, Merge, View, WriteRows, WriteTo};
 use striata_gpu::exchange::{Exchange, HostExchange, StepStreams, StreamExchange};
 use striata_gpu::planes::L1Planes;
 use striata_kernels::decode::{LANES, OutputForm};
@@ -321,7 +319,15 @@ impl<D: DecodeDevice> DcpMla<D> {
             // One rank: its partial result is the result.
             for (index, (rank, input)) in self.ranks.iter().zip(inputs).enumerate() {
                 let stream = streams.of(index)?;
-                attend(&self.config, rank, layer, input, form, rank.merged(), stream)?;
+                attend(
+                    &self.config,
+                    rank,
+                    layer,
+                    input,
+                    form,
+                    rank.merged(),
+                    stream,
+                )?;
             }
             return Ok(());
         };
@@ -402,12 +408,11 @@ impl<D: DecodeDevice> DcpMla<D> {
 }
 
 /// The staging words of a step, rank by rank.
-fn staged<'a, D: DecodeDevice>(
-    devices: &[D],
-    stagings: &'a [D::Staging],
-) -> Vec<&'a [AtomicU32]> {
+fn staged<'a, D: DecodeDevice>(devices: &[D], stagings: &'a [D::Staging]) -> Vec<&'a [AtomicU32]> {
     let pairs = devices.iter().zip(stagings);
-    pairs.map(|(device, staging)| device.staged(staging)).collect()
+    pairs
+        .map(|(device, staging)| device.staged(staging))
+        .collect()
 }
 
 /// Writes the new rows and computes a rank's partial results.

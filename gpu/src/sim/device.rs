@@ -66,7 +66,9 @@ impl SimDevice {
     pub(super) fn submit_decode(&self, stream: &SimStream, op: DecodeOp) -> Result<(), GpuError> {
         self.0.check_alive()?;
         let memories = op.memories();
-        let foreign = memories.iter().any(|memory| self.is_foreign(memory.owner()));
+        let foreign = memories
+            .iter()
+            .any(|memory| self.is_foreign(memory.owner()));
         let nanos = self.0.config().cost.kernel_ns;
         self.submit(stream, Op::Decode(Box::new(op), nanos), foreign)?;
         self.0.counts().kernel();

@@ -212,11 +212,19 @@ impl Running {
         for (score, row) in scores.iter_mut().zip(rows.clone()) {
             *score = scale * dot(&self.query, row);
             // A NaN stays: the row that it came from must not go unseen.
-            max = if *score > max || score.is_nan() { *score } else { max };
+            max = if *score > max || score.is_nan() {
+                *score
+            } else {
+                max
+            };
         }
         if max > self.max || max.is_nan() {
             let factor = (self.max - max).exp();
-            let factor = if self.max == f32::NEG_INFINITY { 0.0 } else { factor };
+            let factor = if self.max == f32::NEG_INFINITY {
+                0.0
+            } else {
+                factor
+            };
             self.sum *= f64::from(factor);
             self.o.iter_mut().for_each(|lane| *lane *= factor);
             self.max = max;

@@ -101,7 +101,11 @@ impl DecodeDevice for SimDevice {
         let shape = job.plan.shape;
         let entries = u64::from(shape.source_rows) * u64::from(shape.source_width);
         let places = u64::from(shape.attend.batch) * size_of::<PlanPlace>() as u64;
-        let in_staging = if job.source.is_none() { entries * WORD } else { 0 };
+        let in_staging = if job.source.is_none() {
+            entries * WORD
+        } else {
+            0
+        };
         let staged = job.staging.len() as u64 * WORD;
         check::access("build_plan: the staging", staged, 0, places + in_staging)?;
         let source = job.source.map(|view| Span::new(what, view, entries * WORD));
@@ -149,9 +153,14 @@ impl DecodeDevice for SimDevice {
             WriteTo::Run { first_row } => (To::Run(first_row), 0),
         };
         let strided = |name, view, stride, bytes| Span::strided(name, view, tokens, stride, bytes);
-        let rope = job
-            .rope
-            .map(|view| strided("write_rows: rotary lanes", view, job.rope_stride, ROPE_BYTES));
+        let rope = job.rope.map(|view| {
+            strided(
+                "write_rows: rotary lanes",
+                view,
+                job.rope_stride,
+                ROPE_BYTES,
+            )
+        });
         self.submit_decode(
             stream,
             DecodeOp::Write(WriteOp {
@@ -184,11 +193,7 @@ impl DecodeDevice for SimDevice {
         let plan = plan_span(what, job.plan)?;
         let shape = job.plan.shape;
         let (message_heads, message_bytes) = message(what, shape.attend, job.form)?;
-        let sizes = [
-            shape.attend.batch,
-            shape.attend.queries,
-            shape.attend.heads,
-        ];
+        let sizes = [shape.attend.batch, shape.attend.queries, shape.attend.heads];
         let mut query_bytes = QUERY_BYTES;
         for (count, stride) in sizes.into_iter().zip(job.query_strides) {
             check::check_words("attend: a stride of the queries", stride)?;
@@ -240,7 +245,11 @@ impl DecodeDevice for SimDevice {
                 base: job.base,
                 messages: messages.collect::<Result<_, _>>()?,
                 merged: Span::new("merge: the merged rows", job.merged, merged)?,
-                tally: Span::new("merge: the tally", job.tally, size_of::<MergeTally>() as u64)?,
+                tally: Span::new(
+                    "merge: the tally",
+                    job.tally,
+                    size_of::<MergeTally>() as u64,
+                )?,
             }),
         )
     }
