@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use striata_core::LayerId;
 use striata_core::config::CommBackend;
-use striata_gpu::decode::{Attend, BuildPlan, DecodeDevice, Merge, View, WriteRows, WriteTo};
+use striata_gpu::decode::{Attend, BuildPlan, DecodeDevice, Merge, Plan, View, WriteRows, WriteTo};
 use striata_gpu::exchange::{Exchange, HostExchange, StepStreams, StreamExchange};
 use striata_gpu::planes::L1Planes;
 use striata_kernels::decode::{LANES, OutputForm};
@@ -134,6 +134,12 @@ impl<D: DecodeDevice> DcpMla<D> {
         let shape = self.config.attend_shape();
         let token = u64::from(shape.heads) * QUERY_BYTES;
         [token * u64::from(shape.queries), token, QUERY_BYTES]
+    }
+
+    /// The plan of a rank, as the last step left it.
+    #[must_use]
+    pub fn plan(&self, rank: usize) -> Option<&Plan<D>> {
+        self.ranks.get(rank).map(|buffers| &buffers.plan)
     }
 
     /// The merged rows of the last layer on a rank, and then their log-sum-exps.
@@ -482,7 +488,9 @@ fn exchange<D: DecodeDevice>(
     let Some(backend) = config.settings.exchange else {
         return Ok(None);
     };
-    let bytes = config.partial_form().message_bytes(config.attend_shape())?;
+    let bytes = config
+        .partial_form()
+        .message_stride(config.attend_shape())?;
     let devices = devices.to_vec();
     Ok(Some(match backend {
         CommBackend::Sim => Box::new(HostExchange::new(devices, bytes)?),

@@ -32,7 +32,7 @@ pub(crate) struct AttendOp {
     pub(super) scale: f32,
     pub(super) base: Base,
     pub(super) form: OutputForm,
-    pub(super) message_bytes: u64,
+    pub(super) message_stride: u64,
     pub(super) message_heads: u64,
     pub(crate) output: Span,
 }
@@ -160,7 +160,7 @@ impl AttendOp {
             head as u64 % self.message_heads,
         );
         let row = token * self.message_heads + head;
-        let start = message * self.message_bytes;
+        let start = message * self.message_stride;
         let row_bytes = self.form.kind.row_bytes();
         let mut bytes = [0u8; LATENT * 4];
         let bytes = &mut bytes[..out_bytes(self.form.kind)];

@@ -58,13 +58,13 @@ fn plan_span(what: &'static str, plan: &Plan<SimDevice>) -> Result<Span, GpuErro
     Span::new(what, view, plan.layout.bytes)
 }
 
-/// Heads and bytes of a message.
+/// Heads of a message, and bytes from one to the next.
 fn message(
     what: &'static str,
     shape: striata_kernels::decode::AttendShape,
     form: OutputForm,
 ) -> Result<(u64, u64), GpuError> {
-    let bytes = form.message_bytes(shape);
+    let bytes = form.message_stride(shape);
     let bytes = bytes.map_err(|error| refused(what, &error))?;
     let heads = whole_share(shape.heads, form.destinations);
     let heads = heads.ok_or(DecodeError::Heads {
@@ -192,7 +192,7 @@ impl DecodeDevice for SimDevice {
         }
         let plan = plan_span(what, job.plan)?;
         let shape = job.plan.shape;
-        let (message_heads, message_bytes) = message(what, shape.attend, job.form)?;
+        let (message_heads, message_stride) = message(what, shape.attend, job.form)?;
         let sizes = [shape.attend.batch, shape.attend.queries, shape.attend.heads];
         let mut query_bytes = QUERY_BYTES;
         for (count, stride) in sizes.into_iter().zip(job.query_strides) {
@@ -202,7 +202,7 @@ impl DecodeDevice for SimDevice {
             query_bytes = query_bytes.saturating_add(bytes);
         }
         let query = Span::new("attend: the queries", job.query, query_bytes & !(WORD - 1))?;
-        let output = message_bytes * u64::from(job.form.destinations);
+        let output = message_stride * u64::from(job.form.destinations);
         self.submit_decode(
             stream,
             DecodeOp::Attend(AttendOp {
@@ -215,7 +215,7 @@ impl DecodeDevice for SimDevice {
                 scale: job.scale,
                 base: job.base,
                 form: job.form,
-                message_bytes,
+                message_stride,
                 message_heads,
                 output: Span::new("attend: the outputs", job.output, output)?,
             }),
@@ -333,15 +333,15 @@ impl SimDevice {
         job: &Pack<'_, Self>,
         unpack: bool,
     ) -> Result<(), GpuError> {
-        let (message_heads, message_bytes) = message(what, job.shape, job.form)?;
+        let (message_heads, message_stride) = message(what, job.shape, job.form)?;
         let (rows, row_bytes) = (job.shape.rows(), job.form.kind.row_bytes());
-        let messages = message_bytes * u64::from(job.form.destinations);
+        let messages = message_stride * u64::from(job.form.destinations);
         self.submit_decode(
             stream,
             DecodeOp::Pack(PackOp {
                 shape: job.shape,
                 form: job.form,
-                message_bytes,
+                message_stride,
                 message_heads,
                 o: Span::new("pack: the outputs", job.o, rows * row_bytes)?,
                 lse: Span::new("pack: the log-sum-exps", job.lse, rows * 4)?,
