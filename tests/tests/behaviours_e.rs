@@ -312,7 +312,6 @@ fn b35_rank_consensus_no_rank_keeps_the_page_that_one_refused() {
             l2_pages: 16,
             sides: [None; 2],
             call_pieces: 512,
-            sides: [None; 2],
         };
         let mut engine = Stepped::new(35, sizes, |_| {});
         let fault = Fault::Fail { good_pieces: 9 };
