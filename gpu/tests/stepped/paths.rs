@@ -229,7 +229,10 @@ fn b36_a_fault_in_any_slice_or_staged_copy_never_says_too_much() {
         for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
             let mut faults = 0;
             for call in 0..40 {
-                let (rig, scheduler) = rig(call, |config| sliced(forced(path)(config)));
+                let (rig, scheduler) = rig(call, |config| TransferConfig {
+                    store_group_bytes: 2 * PAGE,
+                    ..sliced(forced(path)(config))
+                });
                 for (l1, l2) in FIVE {
                     rig.set_l2(l2, 300 + u64::from(l1));
                     let content = if direction == Direction::DeviceToHost {
