@@ -332,6 +332,7 @@ impl Burst {
             submission: Submission::Manual,
             window_bytes: WINDOW,
             group_bytes: GROUP,
+            slice_bytes: GROUP,
             ..TransferConfig::default()
         };
         let engine = TransferEngine::new(device.clone(), planes, Some(host(page)), transfer);
