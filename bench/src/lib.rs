@@ -4,7 +4,11 @@
 //!
 //! | module | what it measures |
 //! |---|---|
+//! | [`pinning`] | the host tier's start and growth, beside the driver's own allocation |
 //! | [`samples`] | repeated measurements and their order statistics |
+//! | [`transfer`] | copies between the tiers against the link's ceiling, and compute beside them |
 #![forbid(unsafe_code)]
 
+pub mod pinning;
 pub mod samples;
+pub mod transfer;

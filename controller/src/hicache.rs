@@ -20,7 +20,7 @@ use crate::planner::{
     Confirm, Inserted, KvEvent, Lookup, Planner, PlannerStats, Reserve, Room, Stored,
 };
 use crate::setup::HiCacheSetup;
-use crate::shards::{LayerGates, OpReport, ShardGroup};
+use crate::shards::{LayerGates, OpReport, PoolId, ShardGroup};
 
 /// Reports kept for [`HiCache::take_reports`]; older ones are dropped.
 const REPORTS_KEPT: usize = 1 << 16;
@@ -70,8 +70,17 @@ impl<D: Device> HiCache<D> {
     /// A controller over ranks whose pools exist already: an engine's own allocations.
     ///
     /// # Errors
-    /// A setup that is refused.
+    /// A setup that is refused; no rank at all, whose operations nobody would ever end; ranks with
+    /// other pools, or with fewer pages, than the setup says.
     pub fn with_shards(setup: &HiCacheSetup, shards: ShardGroup<D>) -> Result<Self, Error> {
+        if shards.shards().is_empty() {
+            return Err(Error::Config(
+                "an engine needs one rank at least".to_owned(),
+            ));
+        }
+        let pools: Vec<_> = setup.pools().collect();
+        let pages = (setup.planner.pool.pages(), setup.planner.l2_pages);
+        shards.check_setup(&pools, pages)?;
         Ok(Self {
             planner: Planner::new(setup.planner.clone())?,
             shards,
@@ -96,6 +105,17 @@ impl<D: Device> HiCache<D> {
     #[must_use]
     pub const fn shards(&self) -> &ShardGroup<D> {
         &self.shards
+    }
+
+    pub(crate) const fn planner(&self) -> &Planner {
+        &self.planner
+    }
+
+    /// Takes the pages of L2 that every rank has into use, up to the configured maximum, and
+    /// returns how many L2 has now.
+    pub fn take_up_l2(&mut self) -> u32 {
+        let pages = self.l2_grower().pages();
+        self.planner.grow_l2(pages)
     }
 
     /// The planner's counters.
@@ -258,8 +278,9 @@ impl<D: Device> HiCache<D> {
     /// The gates of a lease on one rank, for the thread that runs it.
     ///
     /// # Errors
-    /// No such rank; loads that were not started.
+    /// An unknown lease; no such rank; loads that were not started.
     pub fn gates(&self, lease: &Lease, rank: usize) -> Result<LayerGates<D>, Error> {
+        self.planner.own(lease)?;
         if let Some(order) = self
             .loads
             .iter()
@@ -270,7 +291,8 @@ impl<D: Device> HiCache<D> {
         self.shards.gates(rank, lease.loads())
     }
 
-    /// Makes `stream` of `rank` wait until `layer` of the lease's pages may be read.
+    /// Makes `stream` of `rank` wait until `layer` of the main pool may be read on the lease's
+    /// pages.
     ///
     /// # Errors
     /// As [`HiCache::gates`]; a load that failed.
@@ -281,10 +303,26 @@ impl<D: Device> HiCache<D> {
         layer: LayerId,
         stream: &D::Stream,
     ) -> Result<(), Error> {
+        self.wait_layer_of(PoolId::MAIN, lease, rank, layer, stream)
+    }
+
+    /// As [`HiCache::wait_layer`], for `layer` of `pool`: every pool has gates of its own.
+    ///
+    /// # Errors
+    /// Likewise; no such pool.
+    pub fn wait_layer_of(
+        &self,
+        pool: PoolId,
+        lease: &Lease,
+        rank: usize,
+        layer: LayerId,
+        stream: &D::Stream,
+    ) -> Result<(), Error> {
+        self.shards.pool(pool)?;
         if lease.loads().is_empty() {
             return Ok(());
         }
-        self.gates(lease, rank)?.wait_layer(layer, stream)
+        self.gates(lease, rank)?.wait_layer_of(pool, layer, stream)
     }
 
     /// Ends the step whose work was submitted to `streams`, one a rank: what it read and wrote is
@@ -401,7 +439,7 @@ impl<D: Device> HiCache<D> {
         submitted
     }
 
-    fn check_alive(&mut self) -> Result<(), Error> {
+    pub(crate) fn check_alive(&mut self) -> Result<(), Error> {
         if let Some(cause) = self.shards.poisoned() {
             self.poison(cause);
         }

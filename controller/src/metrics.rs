@@ -5,7 +5,7 @@
 //! | name | labels | unit |
 //! |---|---|---|
 //! | `striata_pages_total` | `direction` store, load; `outcome` good, failed, skipped, deferred, declined | widened pages |
-//! | `striata_bytes_total` | `direction` | bytes, all ranks of this process |
+//! | `striata_bytes_total` | `direction` | bytes, all ranks and pools of this process |
 //! | `striata_tokens_total` | `source` l1, l2 | tokens hit |
 //! | `striata_evicted_pages_total` | `tier` L1, L2; `outcome` kept, dropped | widened pages |
 //! | `striata_inserted_pages_total` | `outcome` new, duplicate | widened pages |
@@ -67,6 +67,8 @@ impl Meter {
         self.copies(&was);
         self.cache(&was);
         for (tier, state, pages) in [
+            ("L1", "all", now.pages_l1),
+            ("L2", "all", now.pages_l2),
             ("L1", "free", now.free_pages_l1),
             ("L1", "resident", now.resident_pages_l1),
             ("L2", "free", now.free_pages_l2),

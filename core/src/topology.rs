@@ -293,7 +293,7 @@ impl HeadShards {
     #[must_use]
     pub fn kept(self, rank: Rank) -> Range<u32> {
         match rank.get().checked_mul(self.local) {
-            Some(first) if first < self.gathered => first..first + self.local,
+            Some(first) if first < self.gathered => first..first.saturating_add(self.local),
             _ => 0..0,
         }
     }
@@ -317,6 +317,7 @@ mod tests {
         assert!(refused(8, 1, 16).contains("16 is larger than tp 8"));
     }
 
+    /// Seen to fail if heads need not divide.
     #[test]
     fn b55_heads_divide_by_dcp_and_attention_tp() {
         let error = Topology::new(3, 1, 3).unwrap().heads(64).unwrap_err();
@@ -331,6 +332,11 @@ mod tests {
         assert_eq!(shards.kept(Rank::new(3)), 48..64);
         assert_eq!(shards.kept(Rank::new(4)), 0..0);
         assert_eq!(shards.kept(Rank::new(u32::MAX)), 0..0);
+        let absurd = HeadShards {
+            local: 3 << 30,
+            gathered: u32::MAX,
+        };
+        assert_eq!(absurd.kept(Rank::new(1)), 3 << 30..u32::MAX);
     }
 
     #[test]

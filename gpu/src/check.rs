@@ -35,7 +35,8 @@ pub(crate) fn copy<D: Device>(device: &D, batch: &CopyBatch<'_, D>) -> Result<Ta
         check_piece(device.memory_len(plane), batch.host, piece)?;
         tally.pieces += 1;
         tally.rows += u64::from(piece.height);
-        tally.bytes += piece.width * u64::from(piece.height);
+        let bytes = piece.width.saturating_mul(u64::from(piece.height));
+        tally.bytes = tally.bytes.saturating_add(bytes);
     }
     Ok(tally)
 }

@@ -7,6 +7,8 @@
 
 pub mod cells;
 #[cfg(not(loom))]
+pub mod calibrate;
+#[cfg(not(loom))]
 mod check;
 #[cfg(not(loom))]
 mod counts;
@@ -16,14 +18,20 @@ mod counts;
     reason = "calls into the driver; see the obligations of the module"
 )]
 pub mod cuda;
+#[cfg(not(loom))]
+pub mod decode;
 pub mod device;
 mod error;
+#[cfg(not(loom))]
+pub mod exchange;
 pub mod planes;
 #[cfg(not(loom))]
 pub mod selftest;
 #[cfg(not(loom))]
 pub mod sim;
 pub mod transfer;
+#[cfg(not(loom))]
+mod user_cache;
 
 pub use cells::{CellMove, FarSide};
 pub use device::{
