@@ -5,6 +5,9 @@
 //! on by default) on GPUs. [`selftest`] checks either.
 #![deny(unsafe_code)]
 
+pub mod cells;
+#[cfg(not(loom))]
+pub mod calibrate;
 #[cfg(not(loom))]
 mod check;
 #[cfg(not(loom))]
@@ -27,7 +30,10 @@ pub mod selftest;
 #[cfg(not(loom))]
 pub mod sim;
 pub mod transfer;
+#[cfg(not(loom))]
+mod user_cache;
 
+pub use cells::{CellMove, FarSide};
 pub use device::{
     CopyBatch, CopyFailure, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime,
     Direction, Piece,
