@@ -8,6 +8,7 @@
 
 mod bytes;
 mod checks;
+mod copy_paths;
 mod devices;
 mod engine;
 mod fault;
@@ -36,6 +37,7 @@ use crate::tally::Tally;
 use crate::trace::TraceReader;
 use bytes::WholeEngine;
 use checks::Checks;
+use copy_paths::Paths;
 use engine::Engine;
 use metadata::PlannerOnly;
 use plan::Plan;
@@ -75,7 +77,8 @@ pub fn replay(
                 .collect();
             let faults = config.faults;
             let faults = faults.map(|faults| FaultSource::new(faults, devices.clone()));
-            run_with_bytes(config, &plan, devices, faults, report, observer)
+            let paths = Paths::simulated(config.copy_path);
+            run_with_bytes(config, &plan, (devices, paths), faults, report, observer)
         }
         Devices::Cuda(_) if config.faults.is_some() => {
             Err(ReplayError::Config(ConfigError::Conflict {
@@ -85,8 +88,9 @@ pub fn replay(
             }))
         }
         Devices::Cuda(device) => {
+            let paths = Paths::of(config.copy_path, &device);
             let devices = (0..plan.topology.tp()).map(|_| device.clone()).collect();
-            run_with_bytes(config, &plan, devices, None, report, observer)
+            run_with_bytes(config, &plan, (devices, paths), None, report, observer)
         }
     }
 }
@@ -94,13 +98,16 @@ pub fn replay(
 fn run_with_bytes<D: Device>(
     config: &ReplayConfig,
     plan: &Plan,
-    devices: Vec<D>,
+    (devices, paths): (Vec<D>, Paths),
     faults: Option<FaultSource>,
     mut report: ReplayReport,
     observer: &mut dyn ReplayObserver,
 ) -> Result<ReplayReport, ReplayError> {
     let mut setup = HiCacheSetup::new(plan.planner());
     setup.host_layout = config.host_layout;
+    setup.transfer.paths = paths.rules;
+    report.config.copy_paths = paths.origin;
+    report.notices.extend(paths.notice);
     let (l1_bytes, l2_bytes) = plan.bytes_per_rank();
     report.l1.bytes_per_rank = l1_bytes;
     report.l2.bytes_per_rank = l2_bytes;
