@@ -51,7 +51,7 @@ pub enum Error {
         /// Which of its pools.
         pool: PoolId,
         /// What failed.
-        source: striata_gpu::transfer::TransferError,
+        source: Box<striata_gpu::transfer::TransferError>,
     },
     /// The gate of a layer failed.
     #[error("{}: {source}", place(*rank, *pool))]

@@ -424,7 +424,7 @@ impl HostStrides {
 mod tests {
     use super::*;
 
-    /// Seen to fail if only the fields are read, or if offsets and sizes are not checked.
+    /// Seen to fail if a page may have any size.
     #[test]
     fn no_description_leads_to_numbers_that_overflow() {
         let error = PageGeometry::new(u32::MAX, u32::MAX - 3, u32::MAX).unwrap_err();

@@ -5,6 +5,7 @@
 //! on by default) on GPUs. [`selftest`] checks either.
 #![deny(unsafe_code)]
 
+pub mod cells;
 #[cfg(not(loom))]
 pub mod calibrate;
 #[cfg(not(loom))]
@@ -32,6 +33,7 @@ pub mod transfer;
 #[cfg(not(loom))]
 mod user_cache;
 
+pub use cells::{CellMove, FarSide};
 pub use device::{
     CopyBatch, CopyFailure, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime,
     Direction, Piece,

@@ -117,7 +117,10 @@ impl Prefault {
             frontier.stop();
             let ended = workers.into_iter().map(thread::ScopedJoinHandle::join);
             // One that panicked has failed its step.
-            (done, own.into_iter().chain(ended.flatten()).collect::<Vec<_>>())
+            (
+                done,
+                own.into_iter().chain(ended.flatten()).collect::<Vec<_>>(),
+            )
         });
         done?;
         let mut prefaulted = Prefaulted {

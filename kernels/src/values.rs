@@ -40,7 +40,11 @@ impl RowSeed {
     #[must_use]
     pub fn value(self, layer: u32, lane: u32) -> f32 {
         let word = self.word(layer, lane / 2);
-        let half = if lane % 2 == 0 { word << 16 } else { word & 0xFFFF_0000 };
+        let half = if lane % 2 == 0 {
+            word << 16
+        } else {
+            word & 0xFFFF_0000
+        };
         f32::from_bits(half)
     }
 }

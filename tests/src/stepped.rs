@@ -341,10 +341,11 @@ impl Stepped {
             self.step_end()?;
             match self.cache.drain() {
                 // A fault has struck meanwhile that holds something.
-                Err(Error::Transfer {
-                    source: TransferError::Device(GpuError::Deadlock { .. }),
-                    ..
-                }) => continue,
+                Err(Error::Transfer { source, .. })
+                    if matches!(*source, TransferError::Device(GpuError::Deadlock { .. })) =>
+                {
+                    continue;
+                }
                 drained => drained?,
             }
             self.scheduler.run()?;

@@ -303,7 +303,7 @@ fn b53_gates_of_a_pool_wait_for_that_pool() {
 /// 26: A load that is given up when the side pool was submitted to its end and the main pool not
 /// at all: it brings nothing, and its pages are in use until the side pool's copies have ended.
 ///
-/// Seen to fail if the load ends with its main pool, or is given up in the main pool only.
+/// Seen to fail if the load ends with its main pool, or is given up in one of the pools only.
 #[test]
 fn b26_a_load_that_is_given_up_holds_its_pages_until_all_pools_have_ended() {
     let mut engine = on_l2(26);
@@ -329,6 +329,19 @@ fn b26_a_load_that_is_given_up_holds_its_pages_until_all_pools_have_ended() {
         let (main, side) = (loads(PoolId::MAIN), loads(SIDE));
         assert_eq!((main.cancelled_jobs, main.calls), (1, 0));
         assert_eq!((side.cancelled_jobs, side.done_jobs), (0, 1));
+    }
+    // Given up before anything of it was submitted, it copies nothing in any pool.
+    let lease = reserve(&mut engine, &LONGER);
+    engine.cache.start_loads().unwrap();
+    drop(lease);
+    engine.cache.poll().unwrap();
+    engine.settle().unwrap();
+    for rank in 0..RANKS {
+        let shard = engine.cache.shards().shard(rank).unwrap();
+        let loads = |pool| shard.pool(pool).unwrap().transfer_stats().loads;
+        let (main, side) = (loads(PoolId::MAIN), loads(SIDE));
+        assert_eq!((main.cancelled_jobs, main.calls), (2, 0));
+        assert_eq!((side.cancelled_jobs, side.done_jobs), (1, 1));
     }
     serve(&mut engine, &LONGER);
     engine.empty(1).unwrap();

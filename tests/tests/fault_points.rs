@@ -339,6 +339,9 @@ fn every_fault_at_every_copy_of_two_pools() {
 
 /// A load that fails in any layer on any rank: `confirm` says how many tokens stand, the same to
 /// all that wait for it; nothing that was computed over it is ever matched.
+///
+/// Seen to fail if insert takes what rests on a failed load, or if pages that a load did not bring
+/// count as loaded.
 #[test]
 fn b36_a_failed_load_at_every_layer_and_rank() {
     let (path, longer) = (&[0, 1, 0, 1][..], &[0, 1, 0, 1, 1][..]);

@@ -165,6 +165,7 @@ impl SweepArgs {
             faults: None,
             paranoid: false,
             copy_path: CopyPathChoice::BuiltIn,
+            attend: None,
         })
     }
 }

@@ -147,7 +147,9 @@ impl<D: DecodeDevice> RankBuffers<D> {
         let bytes = bytemuck::cast_slice_mut(&mut words);
         let (plan, at) = (&self.plan.memory, self.plan.layout.status);
         self.device.read(plan, at, bytes)?;
-        let bad = words.iter().position(|&word| word != PlanStatus::Good as u32);
+        let bad = words
+            .iter()
+            .position(|&word| word != PlanStatus::Good as u32);
         Ok(bad.map(|request| {
             let word = words[request];
             match PlanStatus::of(word) {
@@ -177,9 +179,21 @@ fn check_pool<D: DecodeDevice>(
     let format = u64::from(config.format()?.row_bytes());
     let pairs = [
         ("pages", given.pages().into(), wanted.pages().into()),
-        ("layers", given.page().layers().into(), wanted.page().layers().into()),
-        ("rows a page", given.page().page_rows().into(), wanted.page().page_rows().into()),
-        ("a dcp size of", given.stripe().dcp().into(), wanted.stripe().dcp().into()),
+        (
+            "layers",
+            given.page().layers().into(),
+            wanted.page().layers().into(),
+        ),
+        (
+            "rows a page",
+            given.page().page_rows().into(),
+            wanted.page().page_rows().into(),
+        ),
+        (
+            "a dcp size of",
+            given.stripe().dcp().into(),
+            wanted.stripe().dcp().into(),
+        ),
         ("bytes a row", u64::from(given.page().row_bytes()), format),
     ];
     for (what, given, expected) in pairs {

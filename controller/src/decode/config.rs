@@ -161,10 +161,7 @@ impl DcpMlaConfig {
             Some(_) => 2 * self.partial_form().bytes(plan.attend)?,
             None => 0,
         };
-        Ok(plan.layout().bytes
-            + crossing
-            + self.merged_bytes()
-            + plan.schedule.workspace_bytes())
+        Ok(plan.layout().bytes + crossing + self.merged_bytes() + plan.schedule.workspace_bytes())
     }
 
     /// How rows are stored.
@@ -185,9 +182,8 @@ impl DcpMlaConfig {
     #[must_use]
     pub const fn kernel(&self, has_mma: bool) -> AttendKernel {
         match (self.settings.kernel, has_mma) {
-            (AttentionKernel::Auto | AttentionKernel::Mma, true) | (AttentionKernel::Mma, false) => {
-                AttendKernel::Mma
-            }
+            (AttentionKernel::Auto | AttentionKernel::Mma, true)
+            | (AttentionKernel::Mma, false) => AttendKernel::Mma,
             (AttentionKernel::Simt, _) | (AttentionKernel::Auto, false) => AttendKernel::Simt,
         }
     }
@@ -205,7 +201,11 @@ impl DcpMlaConfig {
         }
         if !(self.scale.is_finite() && self.scale > 0.0) {
             let wanted = format!("finite and above 0, and it is {}", self.scale);
-            return Err(range("the bits of the scale", self.scale.to_bits().into(), wanted));
+            return Err(range(
+                "the bits of the scale",
+                self.scale.to_bits().into(),
+                wanted,
+            ));
         }
         if !self.kernel_rows.is_multiple_of(stripe.interleave()) {
             let wanted = format!("a multiple of the interleave {}", stripe.interleave());
@@ -214,7 +214,11 @@ impl DcpMlaConfig {
         let most = u64::from(i32::MAX.unsigned_abs());
         if self.max_tokens == 0 || self.max_tokens > most {
             let wanted = format!("1..={most}");
-            return Err(range("the most tokens of a request", self.max_tokens, wanted));
+            return Err(range(
+                "the most tokens of a request",
+                self.max_tokens,
+                wanted,
+            ));
         }
         match self.settings.exchange {
             None | Some(CommBackend::Stream | CommBackend::Sim) => {}

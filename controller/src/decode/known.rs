@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Known results at start-up, through the plan, the kernels, the exchange and the merge that will
-//! serve requests, over a pool of two pages.
+//! serve requests, over a pool of two pages and the sink.
 //!
 //! A request grows token by token until rank 1 has its first. The rows before score 0 and have the
 //! value 0; that row scores ln(8 n) beside n of them and has the value 1. So every head must give
@@ -11,13 +11,13 @@
 use std::sync::Arc;
 
 use striata_core::{L1Page, LayerId, PageGeometry, PoolGeometry, PoolKind};
+use striata_gpu::GpuError;
 use striata_gpu::decode::{DecodeDevice, View};
 use striata_gpu::exchange::StepStreams;
 use striata_gpu::planes::{L1Planes, PlanesError};
-use striata_gpu::GpuError;
+use striata_kernels::Base;
 use striata_kernels::decode::row_codec::{narrow, widen};
 use striata_kernels::decode::{KernelFormat, LANES, LATENT, OutputKind, ROPE};
-use striata_kernels::Base;
 
 use super::config::{DcpMlaConfig, TableSource};
 use super::error::DecodeError;
@@ -86,7 +86,7 @@ pub(super) fn check<D: DecodeDevice>(
     Ok(())
 }
 
-/// The same configuration over two pages and for one request.
+/// The same configuration over two usable pages and for one request.
 fn small(config: &DcpMlaConfig) -> Result<DcpMlaConfig, DecodeError> {
     let stripe = config.stripe();
     let refused = |reason: String| {
@@ -98,13 +98,13 @@ fn small(config: &DcpMlaConfig) -> Result<DcpMlaConfig, DecodeError> {
     let row_bytes = config.format()?.row_bytes();
     let page = PageGeometry::new(stripe.page_rows(), row_bytes, 1);
     let page = page.map_err(|error| refused(error.to_string()))?;
-    let rows = 2 * u64::from(stripe.page_rows());
+    let rows = 3 * u64::from(stripe.page_rows());
     let pool = PoolGeometry::adopted(PoolKind::Striped, stripe, page, rows);
     Ok(DcpMlaConfig {
         pool: pool.map_err(|error| refused(error.to_string()))?,
         max_batch: 2,
         queries: 1,
-        max_tokens: stripe.widened_page(),
+        max_tokens: 2 * stripe.widened_page(),
         source: TableSource::Pages,
         ..*config
     })
@@ -157,7 +157,7 @@ fn step<D: DecodeDevice>(
     streams: StepStreams<'_, D>,
 ) -> Result<(), DecodeError> {
     let request = StepRequest {
-        pages: RequestPages::Pages(&[L1Page::new(1)]),
+        pages: RequestPages::Pages(&[L1Page::new(2), L1Page::new(1)]),
         tokens: tokens.into(),
         new_tokens: 1,
     };

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use striata_core::LayerId;
 use striata_core::config::CommBackend;
-use striata_gpu::decode::{
-    Attend, BuildPlan, DecodeDevice, Merge, View, WriteRows, WriteTo,
-};
+use striata_gpu::decode::{Attend, BuildPlan, DecodeDevice, Merge, Plan, View, WriteRows, WriteTo};
 use striata_gpu::exchange::{Exchange, HostExchange, StepStreams, StreamExchange};
 use striata_gpu::planes::L1Planes;
 use striata_kernels::decode::{LANES, OutputForm};
@@ -136,6 +134,12 @@ impl<D: DecodeDevice> DcpMla<D> {
         let shape = self.config.attend_shape();
         let token = u64::from(shape.heads) * QUERY_BYTES;
         [token * u64::from(shape.queries), token, QUERY_BYTES]
+    }
+
+    /// The plan of a rank, as the last step left it.
+    #[must_use]
+    pub fn plan(&self, rank: usize) -> Option<&Plan<D>> {
+        self.ranks.get(rank).map(|buffers| &buffers.plan)
     }
 
     /// The merged rows of the last layer on a rank, and then their log-sum-exps.
@@ -321,7 +325,15 @@ impl<D: DecodeDevice> DcpMla<D> {
             // One rank: its partial result is the result.
             for (index, (rank, input)) in self.ranks.iter().zip(inputs).enumerate() {
                 let stream = streams.of(index)?;
-                attend(&self.config, rank, layer, input, form, rank.merged(), stream)?;
+                attend(
+                    &self.config,
+                    rank,
+                    layer,
+                    input,
+                    form,
+                    rank.merged(),
+                    stream,
+                )?;
             }
             return Ok(());
         };
@@ -402,12 +414,11 @@ impl<D: DecodeDevice> DcpMla<D> {
 }
 
 /// The staging words of a step, rank by rank.
-fn staged<'a, D: DecodeDevice>(
-    devices: &[D],
-    stagings: &'a [D::Staging],
-) -> Vec<&'a [AtomicU32]> {
+fn staged<'a, D: DecodeDevice>(devices: &[D], stagings: &'a [D::Staging]) -> Vec<&'a [AtomicU32]> {
     let pairs = devices.iter().zip(stagings);
-    pairs.map(|(device, staging)| device.staged(staging)).collect()
+    pairs
+        .map(|(device, staging)| device.staged(staging))
+        .collect()
 }
 
 /// Writes the new rows and computes a rank's partial results.
@@ -477,7 +488,9 @@ fn exchange<D: DecodeDevice>(
     let Some(backend) = config.settings.exchange else {
         return Ok(None);
     };
-    let bytes = config.partial_form().message_bytes(config.attend_shape())?;
+    let bytes = config
+        .partial_form()
+        .message_stride(config.attend_shape())?;
     let devices = devices.to_vec();
     Ok(Some(match backend {
         CommBackend::Sim => Box::new(HostExchange::new(devices, bytes)?),

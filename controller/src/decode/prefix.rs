@@ -116,7 +116,8 @@ impl<D: DecodeDevice> PrefixGather<D> {
         }
         self.readers.clear();
         for (rank, cells) in self.ranks.iter().zip(&lists) {
-            rank.device.write(&rank.cells, 0, bytemuck::cast_slice(cells))?;
+            rank.device
+                .write(&rank.cells, 0, bytemuck::cast_slice(cells))?;
         }
         self.request = Some((pages.to_vec(), tokens));
         Ok(())

@@ -139,12 +139,7 @@ impl Stage {
         same.take_while(|(ours, theirs)| ours == theirs).count()
     }
 
-    fn check(
-        &self,
-        place: usize,
-        request: &StepRequest<'_>,
-        uniform: bool,
-    ) -> Result<(), String> {
+    fn check(&self, place: usize, request: &StepRequest<'_>, uniform: bool) -> Result<(), String> {
         let StepRequest {
             tokens, new_tokens, ..
         } = *request;

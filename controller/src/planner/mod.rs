@@ -114,7 +114,9 @@ impl PlannerConfig {
         let (pages, most) = (self.l2_pages, self.l2_limit());
         let leases = self.max_leases;
         if !(1..=MAX_LEASES).contains(&leases) {
-            return refused(format!("max_leases is {leases}: 1 to {MAX_LEASES} can be held"));
+            return refused(format!(
+                "max_leases is {leases}: 1 to {MAX_LEASES} can be held"
+            ));
         }
         if most < pages {
             return refused(format!(

@@ -105,7 +105,7 @@ impl<D: Device> ShardGroup<D> {
                 copied.map_err(|source| Error::Transfer {
                     rank,
                     pool: part.id(),
-                    source,
+                    source: Box::new(source),
                 })?;
             }
         }

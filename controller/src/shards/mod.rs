@@ -237,7 +237,7 @@ impl<D: Device> ShardGroup<D> {
                 let taken = taken.map_err(|source| Error::Transfer {
                     rank,
                     pool: pool.id(),
-                    source,
+                    source: Box::new(source),
                 });
                 gates.push(taken.as_ref().ok().cloned().flatten());
                 submitted = submitted.and(taken.map(|_| ()));
@@ -372,7 +372,7 @@ impl<D: Device> ShardGroup<D> {
                 done = done.and(drained.map_err(|source| Error::Transfer {
                     rank,
                     pool: pool.id(),
-                    source,
+                    source: Box::new(source),
                 }));
             }
         }

@@ -201,7 +201,7 @@ impl<D: Device> Shard<D> {
                 engine: engine.map_err(|source| Error::Transfer {
                     rank,
                     pool: id,
-                    source,
+                    source: Box::new(source),
                 })?,
             })
         };

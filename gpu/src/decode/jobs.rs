@@ -192,7 +192,7 @@ pub struct Attend<'a, D: Device> {
     pub base: Base,
     /// Form of the outputs.
     pub form: OutputForm,
-    /// Where they go: all messages one behind the other.
+    /// Where they go: messages at [`OutputForm::message_stride`].
     pub output: View<'a, D>,
     /// [`striata_kernels::decode::Schedule::workspace_bytes`] of it; only the tensor-core kernel
     /// uses it. Calls that may overlap need one each.
@@ -236,7 +236,7 @@ pub struct Pack<'a, D: Device> {
     pub o: View<'a, D>,
     /// f32. Shape: \[token\]\[head\].
     pub lse: View<'a, D>,
-    /// The messages, one behind the other.
+    /// The messages, at [`OutputForm::message_stride`].
     pub messages: View<'a, D>,
 }
 

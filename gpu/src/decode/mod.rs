@@ -17,13 +17,12 @@
 mod jobs;
 mod values;
 
+pub(crate) use jobs::refused;
 pub use jobs::{
     Attend, BuildPlan, GatherPrefix, Merge, Pack, Plan, Rows, Unpack, View, WriteRows, WriteTo,
 };
 
 pub use values::{FillValues, ValueDevice};
-
-pub(crate) use jobs::refused;
 
 use core::fmt;
 use std::sync::Arc;

@@ -57,17 +57,13 @@ fn rounds(
 }
 
 /// Writes c messages that `seed` names.
-fn fill(
-    device: &SimDevice,
-    stream: &SimStream,
-    out: View<'_, SimDevice>,
-    seed: u32,
-    ranks: u32,
-) {
+fn fill(device: &SimDevice, stream: &SimStream, out: View<'_, SimDevice>, seed: u32, ranks: u32) {
     let rows = u64::from(ranks) * MESSAGE / 16;
     let seeds: Vec<u64> = (0..rows).map(|row| u64::from(seed) << 32 | row).collect();
     let list = device.alloc(rows * 8).unwrap();
-    device.write(&list, 0, bytemuck::cast_slice(&seeds)).unwrap();
+    device
+        .write(&list, 0, bytemuck::cast_slice(&seeds))
+        .unwrap();
     let job = FillValues {
         dense: out,
         seeds: View::all(&list),
@@ -110,7 +106,9 @@ fn devices(count: u32, scheduler: Option<&SimScheduler>) -> Vec<SimDevice> {
         None => SimConfig::new(rank),
         Some(scheduler) => SimConfig::stepped(rank, scheduler),
     };
-    (0..count).map(|rank| SimDevice::new(config(rank))).collect()
+    (0..count)
+        .map(|rank| SimDevice::new(config(rank)))
+        .collect()
 }
 
 fn streams(devices: &[SimDevice]) -> Vec<SimStream> {
@@ -169,7 +167,10 @@ fn no_order_of_operations_is_a_race() {
         let each = streams(&devices);
         let streams = StepStreams::Each(&each);
         let want = expected(3);
-        assert_eq!(rounds(&mut stream_exchange(&devices), &devices, streams), want);
+        assert_eq!(
+            rounds(&mut stream_exchange(&devices), &devices, streams),
+            want
+        );
         let mut host = HostExchange::new(devices.clone(), MESSAGE).unwrap();
         assert_eq!(rounds(&mut host, &devices, streams), want);
         assert_eq!(scheduler.run(), Ok(Step::Idle));

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use striata_host::HostPool;
 use striata_kernels::rows::{RowParams, RowSpan};
 
+use crate::cells::{CellMove, FarSide};
 use crate::check;
 use crate::device::{
     CopyBatch, CopyFailure, Device, DeviceDescription, DeviceStats, DeviceTime, Direction,
@@ -16,7 +18,7 @@ use crate::sim::event::SimEvent;
 use crate::sim::fault::FaultPlan;
 use crate::sim::memory::{self, SimMemory};
 use crate::sim::names::OpKind;
-use crate::sim::op::{Copy, Op, RowWork};
+use crate::sim::op::{CellWork, Copy, Far, Op, RowWork};
 use crate::sim::shared::Shared;
 use crate::sim::stream::{Hold, SimStream};
 
@@ -66,7 +68,9 @@ impl SimDevice {
     pub(super) fn submit_decode(&self, stream: &SimStream, op: DecodeOp) -> Result<(), GpuError> {
         self.0.check_alive()?;
         let memories = op.memories();
-        let foreign = memories.iter().any(|memory| self.is_foreign(memory.owner()));
+        let foreign = memories
+            .iter()
+            .any(|memory| self.is_foreign(memory.owner()));
         let nanos = self.0.config().cost.kernel_ns;
         self.submit(stream, Op::Decode(Box::new(op), nanos), foreign)?;
         self.0.counts().kernel();
@@ -100,16 +104,25 @@ impl SimDevice {
         stream: &SimStream,
         batch: &CopyBatch<'_, Self>,
     ) -> Result<(), GpuError> {
-        if !self.0.config().require_registered || batch.host.report().pinned {
-            return Ok(());
-        }
         let kind = match batch.direction {
             Direction::HostToDevice => OpKind::CopyToDevice,
             Direction::DeviceToHost => OpKind::CopyToHost,
         };
+        self.check_pool(stream, batch.host, kind)
+    }
+
+    fn check_pool(
+        &self,
+        stream: &SimStream,
+        pool: &HostPool,
+        kind: OpKind,
+    ) -> Result<(), GpuError> {
+        if !self.0.config().require_registered || pool.report().pinned {
+            return Ok(());
+        }
         Err(self.note(GpuError::NotRegistered {
             operation: stream.name_next(kind),
-            bytes: batch.host.bytes(),
+            bytes: pool.bytes(),
         }))
     }
 
@@ -225,6 +238,57 @@ impl Device for SimDevice {
         self.0
             .counts()
             .cross(foreign || self.is_foreign(stream.owner()));
+        Ok(())
+    }
+
+    fn maps_host(&self) -> bool {
+        self.0.config().maps_host
+    }
+
+    fn move_cells(&self, stream: &SimStream, work: &CellMove<'_, Self>) -> Result<(), GpuError> {
+        self.0.check_alive()?;
+        let facts = check::cells(self, work)?;
+        let mut foreign = work
+            .planes
+            .iter()
+            .any(|plane| self.is_foreign(plane.owner()));
+        let far = match work.far {
+            FarSide::Host(pool) => {
+                self.check_pool(stream, pool, OpKind::Cells)?;
+                if !self.maps_host() {
+                    return Err(GpuError::Argument {
+                        call: "move_cells",
+                        reason: "kernels of this device do not reach host memory".to_owned(),
+                    });
+                }
+                Far::Host(Arc::clone(pool))
+            }
+            FarSide::Memory(memory) => {
+                foreign |= self.is_foreign(memory.owner());
+                Far::Memory(memory.clone())
+            }
+        };
+        let mapped = matches!(far, Far::Host(_));
+        let cells = CellWork {
+            direction: work.direction,
+            planes: Arc::clone(work.planes),
+            layers: work.layers.into(),
+            far,
+            far_base: work.far_base,
+            far_layer: work.far_layer,
+            cells: work.cells.into(),
+            cell_bytes: work.cell_bytes,
+            nanos: self
+                .0
+                .config()
+                .cost
+                .cells(work.direction, mapped, facts.bytes),
+        };
+        self.submit(stream, Op::Cells(Box::new(cells)), foreign)?;
+        self.0.counts().kernel();
+        if mapped {
+            self.0.counts().moved(work.direction, facts.bytes);
+        }
         Ok(())
     }
 

@@ -46,6 +46,7 @@ impl Lane {
                 op.run();
                 clock.run(*nanos);
             }
+            Op::Cells(work) => work.run(clock),
             Op::Occupy(nanos) => clock.run(*nanos),
             Op::NotBefore(time) => clock.not_before(*time),
             Op::Hold(_) => {}

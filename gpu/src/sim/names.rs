@@ -32,6 +32,8 @@ pub enum OpKind {
     PrefixGather,
     /// The kernel that writes rows of values.
     ValueFill,
+    /// The kernel that moves cells.
+    Cells,
     /// Recording an event.
     Record,
     /// Waiting for an event.
@@ -57,6 +59,7 @@ impl OpKind {
             self,
             Self::Fill
                 | Self::Verify
+                | Self::Cells
                 | Self::Occupy
                 | Self::PlanBuild
                 | Self::RowWrite
@@ -85,6 +88,7 @@ impl fmt::Display for OpKind {
             Self::Unpack => "unpack",
             Self::PrefixGather => "prefix gather",
             Self::ValueFill => "value fill",
+            Self::Cells => "cell move",
             Self::Record => "event record",
             Self::Wait => "event wait",
             Self::Occupy => "busy time",

@@ -116,12 +116,23 @@ impl OutputForm {
         Ok(shape.tokens() * heads as u64 * (self.kind.row_bytes() + 4))
     }
 
+    /// From a message to the next: its bytes, rounded up so that each begins at a multiple of 16.
+    ///
+    /// # Errors
+    /// As [`OutputForm::message_bytes`].
+    pub const fn message_stride(self, shape: AttendShape) -> Result<u64, DecodeError> {
+        match self.message_bytes(shape) {
+            Ok(bytes) => Ok(bytes.next_multiple_of(16)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Bytes of all messages.
     ///
     /// # Errors
     /// As [`OutputForm::message_bytes`].
     pub fn bytes(self, shape: AttendShape) -> Result<u64, DecodeError> {
-        Ok(self.message_bytes(shape)? * u64::from(self.destinations))
+        Ok(self.message_stride(shape)? * u64::from(self.destinations))
     }
 }
 
@@ -164,12 +175,44 @@ pub struct AttendParams {
     /// From a head to the next.
     pub query_head: u64,
     /// From a message to the next.
-    pub message_bytes: u64,
+    pub message_stride: u64,
     /// From the start of a message to its log-sum-exps.
     pub lse_offset: u64,
 }
 
 const _: () = assert!(size_of::<AttendParams>() == 104);
+
+/// The second argument of the tensor-core kernels: device addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct WorkWords {
+    /// Queries.
+    pub query: u64,
+    /// The plane.
+    pub plane: u64,
+    /// The table.
+    pub cells: u64,
+    /// Local lengths.
+    pub local_lens: u64,
+    /// Global lengths.
+    pub global_lens: u64,
+    /// Starts of parts.
+    pub starts: u64,
+    /// Cuts of requests.
+    pub cuts: u64,
+    /// Messages.
+    pub output: u64,
+    /// Outputs of pieces. Shape: \[piece\]\[block\]\[block rows\]\[512\] f32.
+    pub pieces: u64,
+    /// Their log-sum-exps in base 2. Shape: \[piece\]\[block\]\[block rows\] f32.
+    pub piece_lses: u64,
+    /// A [`KernelFormat`].
+    pub format: u32,
+    /// 0.
+    pub unused: u32,
+}
+
+const _: () = assert!(size_of::<WorkWords>() == 88);
 
 /// The call in host memory: reference of the kernels for every format.
 #[derive(Clone, Copy, Debug)]

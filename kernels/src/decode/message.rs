@@ -37,6 +37,28 @@ pub struct MergeParams {
 
 const _: () = assert!(size_of::<MergeParams>() == 536);
 
+/// The argument of packing and unpacking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct PackParams {
+    /// Tokens.
+    pub tokens: u32,
+    /// Heads.
+    pub heads: u32,
+    /// Heads of a message.
+    pub message_heads: u32,
+    /// [`OutputKind`] of the rows.
+    pub kind: u32,
+    /// 1: from messages to plain outputs; 0: the other way.
+    pub unpack: u32,
+    /// 0.
+    pub unused: u32,
+    /// From a message to the next.
+    pub message_stride: u64,
+}
+
+const _: () = assert!(size_of::<PackParams>() == 32);
+
 /// What merges counted on the device since it was cleared: a fault fails the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]

@@ -13,7 +13,9 @@
 //! | `prefix` | rows of a prefix in token order |
 //!
 //! Every struct that ends in `Params` is a kernel argument by value; its twin stands in
-//! `kernels/cuda/decode.cuh` or in the source of its kernel.
+//! `kernels/cuda/decode.cuh` or in the source of its kernel. The tensor-core kernels are in
+//! `kernels/cuda/attend_mma.cuh`; their shared-memory sizes are checked against
+//! [`crate::source::Kernel::shared_bytes`] where they are compiled.
 
 pub mod attend;
 pub mod e4m3;
@@ -24,8 +26,8 @@ pub mod row_codec;
 pub mod schedule;
 pub mod write;
 
-pub use attend::{AttendKernel, AttendParams, AttendShape, OutputForm, OutputKind};
-pub use message::{MAX_PARTIALS, MergeParams, MergeTally};
+pub use attend::{AttendKernel, AttendParams, AttendShape, OutputForm, OutputKind, WorkWords};
+pub use message::{MAX_PARTIALS, MergeParams, MergeTally, PackParams};
 pub use plan::{PlanLayout, PlanParams, PlanPlace, PlanShape, PlanSource, PlanStatus};
 pub use prefix::PrefixParams;
 pub use row_codec::{KernelFormat, RowScale};

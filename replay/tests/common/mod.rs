@@ -45,6 +45,7 @@ pub(crate) fn config(source: TraceSource, dcp: u32, page_rows: u32, l1_pages: u6
         faults: None,
         paranoid: false,
         copy_path: CopyPathChoice::Calibrated,
+        attend: None,
     }
 }
 

@@ -183,6 +183,10 @@ impl<'a> Machine<'a> {
         self.step_end();
         self.insert(at, usize::MAX, false);
         self.drop_request(at, false);
+        if settled {
+            self.engine.settle().unwrap();
+            self.step_running = false;
+        }
     }
 
     /// With nothing held and nothing in flight, whatever fits is granted.

@@ -14,7 +14,10 @@
 //! `tests/tests/proptest-regressions`.
 //!
 //! Seen to fail, each within seconds, when a load does not wait for the fence of its targets, when
-//! sources of loads are not pinned, and when a released page forgets its fence.
+//! sources of loads are not pinned, and when a released page forgets its fence; when an operation
+//! ends with its main pool, when the gates or the fences of side pools are not waited for, and when
+//! side pools are left out of stores or loads; when the stack of dropped leases is emptied by a load
+//! and a store instead of a swap.
 
 mod droppers;
 mod machine;
@@ -61,6 +64,7 @@ fn run_all(test_name: &'static str, resets: bool) {
     let config = ProptestConfig {
         cases: if long { 10 * PROGRAMS } else { PROGRAMS },
         max_shrink_iters: 20_000,
+        max_shrink_time: 240_000,
         source_file: Some(file!()),
         test_name: Some(test_name),
         ..ProptestConfig::default()

@@ -200,13 +200,14 @@ fn op(resets: bool) -> impl Strategy<Value = Op> {
         2 => lease().prop_map(|lease| Op::Store { lease }),
         12 => (lease(), any::<bool>()).prop_map(|(lease, elsewhere)| Op::Drop { lease, elsewhere }),
         6 => (0u8..8).prop_map(|pages| Op::Evict { pages }),
+        4 => Just(Op::Evict { pages: 16 }),
         1 => (0..ROOTS).prop_map(move |root| if resets { Op::Reset { root } } else { Op::Poll }),
         5 => Just(Op::Poll),
         8 => (1u8..6).prop_map(|times| Op::Pump { times }),
         8 => (1u8..30).prop_map(|steps| Op::Run { steps }),
         5 => fault(),
         2 => Just(Op::Release),
-        2 => Just(Op::Settle),
+        5 => Just(Op::Settle),
     ]
 }
 

@@ -41,7 +41,9 @@ fn config(stripe: Stripe, kernel_rows: u32) -> DcpMlaConfig {
 }
 
 fn staging(stage: &Stage) -> Vec<AtomicU32> {
-    (0..stage.words()).map(|_| AtomicU32::new(UNTOUCHED)).collect()
+    (0..stage.words())
+        .map(|_| AtomicU32::new(UNTOUCHED))
+        .collect()
 }
 
 fn build(shape: PlanShape, staging: &[AtomicU32], source: Option<&[i32]>, plan: &mut HostPlan) {
@@ -49,7 +51,9 @@ fn build(shape: PlanShape, staging: &[AtomicU32], source: Option<&[i32]>, plan: 
     let (places, behind) = words.split_at(shape.attend.batch as usize * PLACE_WORDS);
     let staged: Vec<i32> = behind.iter().map(|word| word.cast_signed()).collect();
     let source = source.unwrap_or(&staged);
-    shape.build(bytemuck::cast_slice(places), source, plan).unwrap();
+    shape
+        .build(bytemuck::cast_slice(places), source, plan)
+        .unwrap();
 }
 
 /// A request as a random program sees it: its pages and tokens.
@@ -192,7 +196,11 @@ fn a_request_that_grows_by_a_token_stages_its_new_page_and_nothing_else() {
         stage.step(&[step(tokens)], false, &[&words]).unwrap();
         let behind = &words[PLACES as usize * PLACE_WORDS..];
         let word = |(at, word): (usize, &AtomicU32)| (at, word.load(Ordering::Relaxed));
-        let touched = behind.iter().enumerate().map(word).filter(|(_, word)| *word != UNTOUCHED);
+        let touched = behind
+            .iter()
+            .enumerate()
+            .map(word)
+            .filter(|(_, word)| *word != UNTOUCHED);
         touched.collect::<Vec<_>>()
     };
     assert_eq!(staged(&mut stage, 15), [(0, 7), (1, 9)]);
@@ -217,21 +225,60 @@ fn requests_that_cannot_stand_are_refused_with_their_place_and_change_nothing() 
     let first = request(RequestPages::Pages(&good), 12, 1);
     let (sink, outside) = ([L1Page::new(0)], [L1Page::new(PAGES)]);
     for (bad, uniform, part) in [
-        (request(RequestPages::Pages(&good), 17, 1), false, "17 tokens need 3 pages, it has 2"),
-        (request(RequestPages::Pages(&sink), 3, 1), false, "page 0 is the sink"),
-        (request(RequestPages::Pages(&outside), 3, 1), false, "page 40 is the sink or outside"),
-        (request(RequestPages::Pages(&good), 9, 3), false, "3 new tokens are more than the 2"),
-        (request(RequestPages::Pages(&good), 1, 2), false, "or the 1 tokens"),
-        (request(RequestPages::Pages(&good), 49, 1), false, "49 tokens are more than 48"),
-        (request(RequestPages::SlotRow(0), 9, 1), false, "a row of a map"),
-        (request(RequestPages::Pages(&good), 9, 1), true, "run the step eagerly"),
+        (
+            request(RequestPages::Pages(&good), 17, 1),
+            false,
+            "17 tokens need 3 pages, it has 2",
+        ),
+        (
+            request(RequestPages::Pages(&sink), 3, 1),
+            false,
+            "page 0 is the sink",
+        ),
+        (
+            request(RequestPages::Pages(&outside), 3, 1),
+            false,
+            "page 40 is the sink or outside",
+        ),
+        (
+            request(RequestPages::Pages(&good), 9, 3),
+            false,
+            "3 new tokens are more than the 2",
+        ),
+        (
+            request(RequestPages::Pages(&good), 1, 2),
+            false,
+            "or the 1 tokens",
+        ),
+        (
+            request(RequestPages::Pages(&good), 49, 1),
+            false,
+            "49 tokens are more than 48",
+        ),
+        (
+            request(RequestPages::SlotRow(0), 9, 1),
+            false,
+            "a row of a map",
+        ),
+        (
+            request(RequestPages::Pages(&good), 9, 1),
+            true,
+            "run the step eagerly",
+        ),
     ] {
         let words = staging(&stage);
         let two_new = request(first.pages, first.tokens, 2);
         let error = stage.step(&[two_new, bad], uniform, &[&words]).unwrap_err();
         let text = error.to_string();
-        assert!(text.starts_with("request 1: ") && text.contains(part), "{text}");
-        assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == UNTOUCHED));
+        assert!(
+            text.starts_with("request 1: ") && text.contains(part),
+            "{text}"
+        );
+        assert!(
+            words
+                .iter()
+                .all(|word| word.load(Ordering::Relaxed) == UNTOUCHED)
+        );
     }
     let many = vec![first; PLACES as usize + 1];
     assert!(stage.step(&many, false, &[]).is_err());

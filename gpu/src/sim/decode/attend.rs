@@ -32,7 +32,7 @@ pub(crate) struct AttendOp {
     pub(super) scale: f32,
     pub(super) base: Base,
     pub(super) form: OutputForm,
-    pub(super) message_bytes: u64,
+    pub(super) message_stride: u64,
     pub(super) message_heads: u64,
     pub(crate) output: Span,
 }
@@ -160,7 +160,7 @@ impl AttendOp {
             head as u64 % self.message_heads,
         );
         let row = token * self.message_heads + head;
-        let start = message * self.message_bytes;
+        let start = message * self.message_stride;
         let row_bytes = self.form.kind.row_bytes();
         let mut bytes = [0u8; LATENT * 4];
         let bytes = &mut bytes[..out_bytes(self.form.kind)];
@@ -212,11 +212,19 @@ impl Running {
         for (score, row) in scores.iter_mut().zip(rows.clone()) {
             *score = scale * dot(&self.query, row);
             // A NaN stays: the row that it came from must not go unseen.
-            max = if *score > max || score.is_nan() { *score } else { max };
+            max = if *score > max || score.is_nan() {
+                *score
+            } else {
+                max
+            };
         }
         if max > self.max || max.is_nan() {
             let factor = (self.max - max).exp();
-            let factor = if self.max == f32::NEG_INFINITY { 0.0 } else { factor };
+            let factor = if self.max == f32::NEG_INFINITY {
+                0.0
+            } else {
+                factor
+            };
             self.sum *= f64::from(factor);
             self.o.iter_mut().for_each(|lane| *lane *= factor);
             self.max = max;

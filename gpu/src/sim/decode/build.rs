@@ -54,8 +54,14 @@ impl BuildOp {
 
     fn put(&self, plan: &HostPlan) {
         let parts: [(u64, &[u8]); 7] = [
-            (self.layout.local_lens, bytemuck::cast_slice(&plan.local_lens)),
-            (self.layout.global_lens, bytemuck::cast_slice(&plan.global_lens)),
+            (
+                self.layout.local_lens,
+                bytemuck::cast_slice(&plan.local_lens),
+            ),
+            (
+                self.layout.global_lens,
+                bytemuck::cast_slice(&plan.global_lens),
+            ),
             (self.layout.rows, bytemuck::cast_slice(&plan.rows)),
             (self.layout.status, bytemuck::cast_slice(&plan.status)),
             (self.layout.starts, bytemuck::cast_slice(&plan.starts)),

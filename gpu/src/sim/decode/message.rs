@@ -61,7 +61,7 @@ impl MergeOp {
 pub(crate) struct PackOp {
     pub(super) shape: AttendShape,
     pub(super) form: OutputForm,
-    pub(super) message_bytes: u64,
+    pub(super) message_stride: u64,
     pub(super) message_heads: u64,
     pub(crate) o: Span,
     pub(crate) lse: Span,
@@ -76,7 +76,7 @@ impl PackOp {
         let lse_at = self.shape.tokens() * self.message_heads * row_bytes;
         for row in 0..self.shape.rows() {
             let (token, head) = (row / heads, row % heads);
-            let message = head / self.message_heads * self.message_bytes;
+            let message = head / self.message_heads * self.message_stride;
             let within = token * self.message_heads + head % self.message_heads;
             self.copy(
                 &self.o,

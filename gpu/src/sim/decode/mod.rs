@@ -58,13 +58,13 @@ fn plan_span(what: &'static str, plan: &Plan<SimDevice>) -> Result<Span, GpuErro
     Span::new(what, view, plan.layout.bytes)
 }
 
-/// Heads and bytes of a message.
+/// Heads of a message, and bytes from one to the next.
 fn message(
     what: &'static str,
     shape: striata_kernels::decode::AttendShape,
     form: OutputForm,
 ) -> Result<(u64, u64), GpuError> {
-    let bytes = form.message_bytes(shape);
+    let bytes = form.message_stride(shape);
     let bytes = bytes.map_err(|error| refused(what, &error))?;
     let heads = whole_share(shape.heads, form.destinations);
     let heads = heads.ok_or(DecodeError::Heads {
@@ -101,7 +101,11 @@ impl DecodeDevice for SimDevice {
         let shape = job.plan.shape;
         let entries = u64::from(shape.source_rows) * u64::from(shape.source_width);
         let places = u64::from(shape.attend.batch) * size_of::<PlanPlace>() as u64;
-        let in_staging = if job.source.is_none() { entries * WORD } else { 0 };
+        let in_staging = if job.source.is_none() {
+            entries * WORD
+        } else {
+            0
+        };
         let staged = job.staging.len() as u64 * WORD;
         check::access("build_plan: the staging", staged, 0, places + in_staging)?;
         let source = job.source.map(|view| Span::new(what, view, entries * WORD));
@@ -149,9 +153,14 @@ impl DecodeDevice for SimDevice {
             WriteTo::Run { first_row } => (To::Run(first_row), 0),
         };
         let strided = |name, view, stride, bytes| Span::strided(name, view, tokens, stride, bytes);
-        let rope = job
-            .rope
-            .map(|view| strided("write_rows: rotary lanes", view, job.rope_stride, ROPE_BYTES));
+        let rope = job.rope.map(|view| {
+            strided(
+                "write_rows: rotary lanes",
+                view,
+                job.rope_stride,
+                ROPE_BYTES,
+            )
+        });
         self.submit_decode(
             stream,
             DecodeOp::Write(WriteOp {
@@ -183,12 +192,8 @@ impl DecodeDevice for SimDevice {
         }
         let plan = plan_span(what, job.plan)?;
         let shape = job.plan.shape;
-        let (message_heads, message_bytes) = message(what, shape.attend, job.form)?;
-        let sizes = [
-            shape.attend.batch,
-            shape.attend.queries,
-            shape.attend.heads,
-        ];
+        let (message_heads, message_stride) = message(what, shape.attend, job.form)?;
+        let sizes = [shape.attend.batch, shape.attend.queries, shape.attend.heads];
         let mut query_bytes = QUERY_BYTES;
         for (count, stride) in sizes.into_iter().zip(job.query_strides) {
             check::check_words("attend: a stride of the queries", stride)?;
@@ -197,7 +202,7 @@ impl DecodeDevice for SimDevice {
             query_bytes = query_bytes.saturating_add(bytes);
         }
         let query = Span::new("attend: the queries", job.query, query_bytes & !(WORD - 1))?;
-        let output = message_bytes * u64::from(job.form.destinations);
+        let output = message_stride * u64::from(job.form.destinations);
         self.submit_decode(
             stream,
             DecodeOp::Attend(AttendOp {
@@ -210,7 +215,7 @@ impl DecodeDevice for SimDevice {
                 scale: job.scale,
                 base: job.base,
                 form: job.form,
-                message_bytes,
+                message_stride,
                 message_heads,
                 output: Span::new("attend: the outputs", job.output, output)?,
             }),
@@ -240,7 +245,11 @@ impl DecodeDevice for SimDevice {
                 base: job.base,
                 messages: messages.collect::<Result<_, _>>()?,
                 merged: Span::new("merge: the merged rows", job.merged, merged)?,
-                tally: Span::new("merge: the tally", job.tally, size_of::<MergeTally>() as u64)?,
+                tally: Span::new(
+                    "merge: the tally",
+                    job.tally,
+                    size_of::<MergeTally>() as u64,
+                )?,
             }),
         )
     }
@@ -324,15 +333,15 @@ impl SimDevice {
         job: &Pack<'_, Self>,
         unpack: bool,
     ) -> Result<(), GpuError> {
-        let (message_heads, message_bytes) = message(what, job.shape, job.form)?;
+        let (message_heads, message_stride) = message(what, job.shape, job.form)?;
         let (rows, row_bytes) = (job.shape.rows(), job.form.kind.row_bytes());
-        let messages = message_bytes * u64::from(job.form.destinations);
+        let messages = message_stride * u64::from(job.form.destinations);
         self.submit_decode(
             stream,
             DecodeOp::Pack(PackOp {
                 shape: job.shape,
                 form: job.form,
-                message_bytes,
+                message_stride,
                 message_heads,
                 o: Span::new("pack: the outputs", job.o, rows * row_bytes)?,
                 lse: Span::new("pack: the log-sum-exps", job.lse, rows * 4)?,

@@ -64,9 +64,8 @@ impl DecodeOp {
     /// Shows `visit` what it touches. Which rows follows from tables and lists in device memory,
     /// as they are now.
     pub(crate) fn visit<'a, E>(&'a self, visit: &mut Visit<'_, 'a, E>) -> Result<(), E> {
-        let mut whole = |span: &'a Span, how| {
-            visit(&span.memory, span.start..span.start + span.bytes, how)
-        };
+        let mut whole =
+            |span: &'a Span, how| visit(&span.memory, span.start..span.start + span.bytes, how);
         match self {
             Self::Build(op) => {
                 op.source.iter().try_for_each(|s| whole(s, Use::Read))?;
@@ -112,8 +111,9 @@ impl DecodeOp {
             Self::Prefix(op) => {
                 whole(&op.cells, Use::Read)?;
                 let plane = &op.plane;
-                op.read_rows()
-                    .try_for_each(|row| visit(&plane.span.memory, plane.bytes(row, 1), Use::Read))?;
+                op.read_rows().try_for_each(|row| {
+                    visit(&plane.span.memory, plane.bytes(row, 1), Use::Read)
+                })?;
                 op.written().try_for_each(|row| {
                     let start = op.out.start + row * OUT_BYTES;
                     visit(&op.out.memory, start..start + OUT_BYTES, Use::Write)

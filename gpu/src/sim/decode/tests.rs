@@ -186,7 +186,9 @@ fn attention_in_f32_equals_the_reference_in_f64_for_every_format() {
                 upload(&device, &fixture.plane),
                 upload(&device, bytemuck::cast_slice(&fixture.query)),
             );
-            device.write(&plan.memory, 0, &vec![0xFF; plan.layout.bytes as usize]).unwrap();
+            device
+                .write(&plan.memory, 0, &vec![0xFF; plan.layout.bytes as usize])
+                .unwrap();
             let build = BuildPlan {
                 plan: &plan,
                 staging: &fixture.staging(&device),
@@ -233,13 +235,23 @@ fn attention_in_f32_equals_the_reference_in_f64_for_every_format() {
             host.run(&mut o, &mut lse).unwrap();
             for row in 0..rows {
                 let (got, want) = (&got[row * LATENT..], &o[row * LATENT..][..LATENT]);
-                let error: f64 = got.iter().zip(want).map(|(g, w)| (f64::from(*g) - w).powi(2)).sum();
+                let error: f64 = got
+                    .iter()
+                    .zip(want)
+                    .map(|(g, w)| (f64::from(*g) - w).powi(2))
+                    .sum();
                 let norm: f64 = want.iter().map(|w| w * w).sum();
-                assert!(error.sqrt() <= 1e-5 * norm.sqrt(), "{format:?} row {row}: {error} {norm}");
+                assert!(
+                    error.sqrt() <= 1e-5 * norm.sqrt(),
+                    "{format:?} row {row}: {error} {norm}"
+                );
             }
             for (got, want) in got[rows * LATENT..].iter().zip(&lse) {
                 let (got, want) = (f64::from(*got), want.get());
-                assert!(got == want || (got - want).abs() < 1e-5, "{format:?}: {got} {want}");
+                assert!(
+                    got == want || (got - want).abs() < 1e-5,
+                    "{format:?}: {got} {want}"
+                );
             }
         }
     }
@@ -466,7 +478,9 @@ fn the_scheduler_knows_which_rows_attention_reads() {
             kind: OutputKind::Bf16,
             destinations: 1,
         };
-        let output = device.alloc(form.bytes(fixture.shape.attend).unwrap()).unwrap();
+        let output = device
+            .alloc(form.bytes(fixture.shape.attend).unwrap())
+            .unwrap();
         let job = Attend {
             kernel: AttendKernel::Simt,
             plan: &plan,
