@@ -91,6 +91,7 @@ impl core::ops::Add for DirectionStats {
             by_path: self.by_path + other.by_path,
             calls: self.calls + other.calls,
             pieces: self.pieces + other.pieces,
+            kernels: self.kernels + other.kernels,
         }
     }
 }
