@@ -310,6 +310,7 @@ fn b35_rank_consensus_no_rank_keeps_the_page_that_one_refused() {
             layers: 3,
             l1_pages: 16,
             l2_pages: 16,
+            sides: [None; 2],
             call_pieces: 512,
         };
         let mut engine = Stepped::new(35, sizes, |_| {});
