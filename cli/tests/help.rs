@@ -89,7 +89,9 @@ fn doctor_speaks_in_sentences() {
         assert!(text.contains(part), "{part:?} is missing from {text}");
     }
     // Where there is a GPU its copy paths stand below, as a table.
-    let mut said = text.lines().take_while(|line| !line.starts_with("Copy paths"));
+    let mut said = text
+        .lines()
+        .take_while(|line| !line.starts_with("Copy paths"));
     assert!(said.all(|line| line.ends_with('.')), "{text}");
 }
 
