@@ -85,7 +85,7 @@ impl HiCacheSetup {
         let mut planes = Vec::with_capacity(devices.len());
         let mut hosts = Vec::with_capacity(devices.len());
         for device in &devices {
-            planes.push(Arc::new(L1Planes::alloc(device, pool)?));
+            planes.push(self.planes(device)?);
         }
         for device in &devices {
             hosts.push(self.host_pool(device)?);
@@ -93,7 +93,19 @@ impl HiCacheSetup {
         ShardGroup::new(pool, devices, planes, hosts, &self.transfer)
     }
 
-    fn host_pool<D: Device>(&self, device: &D) -> Result<Option<Arc<HostPool>>, Error> {
+    /// Allocates the L1 shard of one rank.
+    ///
+    /// # Errors
+    /// Memory that cannot be had.
+    pub fn planes<D: Device>(&self, device: &D) -> Result<Arc<L1Planes<D>>, Error> {
+        Ok(Arc::new(L1Planes::alloc(device, self.planner.pool)?))
+    }
+
+    /// Allocates the L2 shard of one rank; none if the tier is off.
+    ///
+    /// # Errors
+    /// Memory that cannot be had or page-locked.
+    pub fn host_pool<D: Device>(&self, device: &D) -> Result<Option<Arc<HostPool>>, Error> {
         if self.planner.l2_pages == 0 {
             return Ok(None);
         }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use striata_core::{LayerId, OpId};
-use striata_gpu::Device;
 use striata_gpu::transfer::LoadGate;
+use striata_gpu::{Device, DeviceTime};
 
 use super::ShardGroup;
 use crate::error::Error;
@@ -38,6 +38,22 @@ impl<D: Device> LayerGates<D> {
                 })?;
         }
         Ok(())
+    }
+
+    /// When `layer` was there, of all loads; none as long as one has not brought it. Never blocks.
+    ///
+    /// # Errors
+    /// No such layer; a lost device.
+    pub fn layer_time(&self, layer: LayerId) -> Result<Option<DeviceTime>, Error> {
+        let mut latest = Some(DeviceTime::default());
+        for gate in &self.gates {
+            let time = gate.layer_time(layer).map_err(|source| Error::Gate {
+                rank: self.rank,
+                source,
+            })?;
+            latest = latest.zip(time).map(|(one, other)| one.max(other));
+        }
+        Ok(latest)
     }
 }
 

@@ -18,6 +18,7 @@ use crate::sim::names::OpKind;
 use crate::sim::op::{Copy, Op, RowWork};
 use crate::sim::shared::Shared;
 use crate::sim::stream::{Hold, SimStream};
+use crate::sim::time::{CopyCost, CostModel};
 
 /// A simulated device. Clones are the same device.
 #[derive(Clone, Debug)]
@@ -55,6 +56,55 @@ impl SimDevice {
     /// Lets go what the fault plan held so far ([`crate::sim::Fault::Hold`]).
     pub fn release_faults(&self) {
         self.0.faults().release();
+    }
+
+    /// The cost model.
+    #[must_use]
+    pub fn cost(&self) -> CostModel {
+        self.0.config().cost
+    }
+
+    /// As [`Device::copy`], at a cost of the caller's: for benchmarks that model other ways to copy.
+    ///
+    /// # Errors
+    /// As [`Device::copy`].
+    pub fn copy_at_cost(
+        &self,
+        stream: &SimStream,
+        batch: &CopyBatch<'_, Self>,
+        cost: CopyCost,
+    ) -> Result<(), GpuError> {
+        self.submit_copy(stream, batch, |_| cost)
+    }
+
+    fn submit_copy(
+        &self,
+        stream: &SimStream,
+        batch: &CopyBatch<'_, Self>,
+        cost: impl FnOnce(check::Tally) -> CopyCost,
+    ) -> Result<(), GpuError> {
+        self.0.check_alive()?;
+        self.check_registered(stream, batch)?;
+        let tally = check::copy(self, batch)?;
+        let foreign = batch.pieces.iter().any(|piece| {
+            let plane = batch.planes.get(piece.plane as usize);
+            plane.is_some_and(|plane| self.is_foreign(plane.owner()))
+        });
+        let copy = Copy {
+            direction: batch.direction,
+            planes: Arc::clone(batch.planes),
+            host: Arc::clone(batch.host),
+            pieces: 0..batch.pieces.len(),
+            cost: cost(tally),
+        };
+        self.0
+            .faults()
+            .submit(stream, Op::Copy(copy), batch.pieces)?;
+        self.0.counts().copy(batch.direction, tally);
+        self.0
+            .counts()
+            .cross(foreign || self.is_foreign(stream.owner()));
+        Ok(())
     }
 
     fn is_foreign(&self, owner: &Arc<Shared>) -> bool {
@@ -180,32 +230,10 @@ impl Device for SimDevice {
     }
 
     fn copy(&self, stream: &SimStream, batch: &CopyBatch<'_, Self>) -> Result<(), GpuError> {
-        self.0.check_alive()?;
-        self.check_registered(stream, batch)?;
-        let tally = check::copy(self, batch)?;
-        let foreign = batch.pieces.iter().any(|piece| {
-            let plane = batch.planes.get(piece.plane as usize);
-            plane.is_some_and(|plane| self.is_foreign(plane.owner()))
-        });
-        let copy = Copy {
-            direction: batch.direction,
-            planes: Arc::clone(batch.planes),
-            host: Arc::clone(batch.host),
-            pieces: 0..batch.pieces.len(),
-            cost: self
-                .0
-                .config()
-                .cost
-                .copy(batch.direction, batch.form, tally),
-        };
-        self.0
-            .faults()
-            .submit(stream, Op::Copy(copy), batch.pieces)?;
-        self.0.counts().copy(batch.direction, tally);
-        self.0
-            .counts()
-            .cross(foreign || self.is_foreign(stream.owner()));
-        Ok(())
+        let model = &self.0.config().cost;
+        self.submit_copy(stream, batch, |tally| {
+            model.copy(batch.direction, batch.form, tally)
+        })
     }
 
     fn fill_rows(

@@ -50,20 +50,29 @@ impl Default for CostModel {
 
 /// What a copy call costs, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CopyCost {
+pub struct CopyCost {
     /// On the host, before it can run.
-    pub(crate) prepare: u64,
+    pub prepare: u64,
     /// On the copy engine.
-    pub(crate) run: u64,
+    pub run: u64,
 }
 
 impl CostModel {
-    /// The cost of a copy call.
-    pub(crate) fn copy(&self, direction: Direction, form: CopyForm, tally: Tally) -> CopyCost {
-        let rate = match direction {
+    /// Nanoseconds of `bytes` bytes on the link, rounded up.
+    #[must_use]
+    pub fn wire_nanos(&self, direction: Direction, bytes: u64) -> u64 {
+        wire_time(bytes, self.rate(direction))
+    }
+
+    const fn rate(&self, direction: Direction) -> u64 {
+        match direction {
             Direction::HostToDevice => self.host_to_device_bytes_per_s,
             Direction::DeviceToHost => self.device_to_host_bytes_per_s,
-        };
+        }
+    }
+
+    /// The cost of a copy call.
+    pub(crate) fn copy(&self, direction: Direction, form: CopyForm, tally: Tally) -> CopyCost {
         let rows = match form {
             CopyForm::Runs => 0,
             CopyForm::Rectangles => tally.rows.saturating_mul(self.rectangle_row_ns),
@@ -73,7 +82,7 @@ impl CostModel {
             run: self
                 .call_ns
                 .saturating_add(rows)
-                .saturating_add(wire_time(tally.bytes, rate)),
+                .saturating_add(self.wire_nanos(direction, tally.bytes)),
         }
     }
 }
