@@ -5,6 +5,8 @@
 //! | module | what it measures |
 //! |---|---|
 //! | [`samples`] | repeated measurements and their order statistics |
+//! | [`transfer`] | copies between the tiers against the link's ceiling, and compute beside them |
 #![forbid(unsafe_code)]
 
 pub mod samples;
+pub mod transfer;

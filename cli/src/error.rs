@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use striata_bench::transfer::BenchError;
 use striata_replay::{ConfigError, ReplayError};
 
 use crate::plot::PlotError;
@@ -27,6 +28,9 @@ pub(crate) enum CliError {
     /// The replay ended early.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// A benchmark ended early.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
     /// A picture could not be made.
     #[error(transparent)]
     Plot(#[from] PlotError),
@@ -54,7 +58,8 @@ impl CliError {
         match self {
             Self::Usage(_) | Self::Config(_) | Self::Create { .. } => EXIT_USAGE,
             Self::Replay(error) if error.is_usage() => EXIT_USAGE,
-            Self::Replay(_) | Self::Plot(_) | Self::Write { .. } => EXIT_FAILED,
+            Self::Bench(error) if error.is_usage() => EXIT_USAGE,
+            Self::Bench(_) | Self::Replay(_) | Self::Plot(_) | Self::Write { .. } => EXIT_FAILED,
         }
     }
 }

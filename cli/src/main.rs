@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod doctor;
 mod error;
 mod logging;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Command::Replay(args) => replay::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };

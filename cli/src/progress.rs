@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressStyle;
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState};
 
-use crate::args::OutputArgs;
+use crate::args::ProgressArgs;
 
 /// Between two lines, where progress is lines.
 const LINE_EVERY: Duration = Duration::from_secs(2);
@@ -30,12 +30,12 @@ enum Mode {
 
 impl Progress {
     /// Shows nothing yet.
-    pub(crate) fn new(output: &OutputArgs) -> Self {
-        let mode = if output.quiet || output.no_progress {
+    pub(crate) fn new(args: ProgressArgs) -> Self {
+        let mode = if args.quiet || args.no_progress {
             Mode::Nothing
         } else if std::io::stderr().is_terminal() {
             Mode::Bar
-        } else if output.progress {
+        } else if args.progress {
             Mode::Lines {
                 last: Instant::now(),
             }
@@ -45,7 +45,7 @@ impl Progress {
         Self {
             bar: ProgressBar::hidden(),
             mode,
-            quiet: output.quiet,
+            quiet: args.quiet,
         }
     }
 
@@ -58,6 +58,11 @@ impl Progress {
         self.bar = ProgressBar::with_draw_target(total, target)
             .with_style(style(total.is_some()))
             .with_message(what.to_owned());
+    }
+
+    /// Names what is done now, beside a bar.
+    pub(crate) fn now(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
     }
 
     /// `done` steps have ended.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the command line says, typed. What it means is decided by the crates below.
 
+mod bench;
 mod defaults;
 mod doctor;
 mod engine;
@@ -14,8 +15,9 @@ mod workload;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use self::bench::{BenchArgs, BenchCommand, TransferBenchArgs};
 pub(crate) use self::doctor::DoctorArgs;
-pub(crate) use self::output::OutputArgs;
+pub(crate) use self::output::{OutputArgs, ProgressArgs};
 pub(crate) use self::replay::ReplayArgs;
 pub(crate) use self::selftest::SelftestArgs;
 pub(crate) use self::sweep::SweepArgs;
@@ -41,6 +43,8 @@ pub(crate) enum Command {
     Replay(Box<ReplayArgs>),
     /// Replay a grid of DCP sizes, capacities and policies; the defaults show what DCP buys
     Sweep(Box<SweepArgs>),
+    /// Measure the engine against the ceilings and the peers of the same run
+    Bench(Box<BenchArgs>),
     /// Check the engine on a device to the byte, and name what is wrong
     Selftest(SelftestArgs),
     /// Say what this machine offers and lacks

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flags of what comes out, shared by `replay` and `sweep`.
+//! Flags of what comes out, shared by commands.
 
 use std::path::PathBuf;
 
@@ -18,6 +18,13 @@ pub(crate) struct OutputArgs {
     /// Draw a picture as SVG
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) progress: ProgressArgs,
+}
+
+/// Whether progress is shown.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ProgressArgs {
     /// Show progress, as lines, even where standard error is no terminal
     #[arg(long, conflicts_with_all = ["no_progress", "quiet"])]
     pub(crate) progress: bool,

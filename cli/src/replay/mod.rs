@@ -75,7 +75,7 @@ struct Watch {
 impl Watch {
     fn new(output: &OutputArgs) -> Result<Self, CliError> {
         Ok(Self {
-            progress: Progress::new(output),
+            progress: Progress::new(output.progress),
             csv: output.csv.as_deref().map(CsvFile::create).transpose()?,
             picture: match &output.plot {
                 Some(path) => Some((Curve::default(), TextFile::create(path)?)),

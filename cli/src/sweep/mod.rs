@@ -37,7 +37,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<u8, CliError> {
         .as_deref()
         .map(TextFile::create)
         .transpose()?;
-    let mut progress = Progress::new(&args.output);
+    let mut progress = Progress::new(args.output.progress);
     progress.start("points", points(&sweeps));
     let mut rows = Vec::new();
     let mut failed = None;

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Other ways to copy the same pages: a plain copy call a chunk, and one kernel that reads and
+//! writes mapped host memory.
+
+use striata_core::{LayerId, PagePair};
+use striata_gpu::{CopyBatch, CopyForm, Direction, Piece};
+
+use super::engine::path_pages;
+use super::error::BenchError;
+use super::figure::Unit;
+use super::group::Group;
+use super::lists::Pairs;
+use super::run::{Bench, Taken};
+use super::slowdown::BLOCKS;
+use super::subject::Subject;
+use super::timing::{Mark, end_of};
+use crate::samples::Samples;
+
+/// Measurements of a baseline, which is slow and decides nothing.
+const MOST_REPS: usize = 10;
+
+/// Both baselines, both ways, several numbers of pages.
+pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchError> {
+    let mut kernels = true;
+    for pages in path_pages(&bench.options.pages) {
+        let pairs = bench.lists.scattered(pages, bench.tiers.room());
+        for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
+            plain(bench, direction, &pairs)?;
+            for blocks in BLOCKS {
+                kernels &= by_kernel(bench, direction, blocks, &pairs)?;
+            }
+        }
+    }
+    if !kernels {
+        let why = "the device runs no copy kernels".to_owned();
+        bench.skip(&format!("{}: copy kernel", Group::Baselines), why);
+    }
+    Ok(())
+}
+
+/// A plain copy a chunk, layer by layer, an event behind each layer.
+fn plain<D: Subject>(
+    bench: &mut Bench<'_, D>,
+    direction: Direction,
+    pairs: &Pairs,
+) -> Result<(), BenchError> {
+    let (device, most) = bench.device.plain()?;
+    let stream = device.stream("bench plain")?;
+    let layers = (0..bench.options.shape.layers).map(LayerId::new);
+    let layers: Vec<Vec<Piece>> = layers.map(|layer| chunks(bench, layer, pairs)).collect();
+    let once = |bench: &Bench<'_, D>| {
+        let mark = Mark::set(&device, &stream)?;
+        let mut end = None;
+        for pieces in &layers {
+            for pieces in pieces.chunks(most.max(1)) {
+                let batch = CopyBatch {
+                    direction,
+                    form: CopyForm::Runs,
+                    planes: bench.tiers.planes.memories(),
+                    host: &bench.tiers.host,
+                    pieces,
+                };
+                device.copy(&stream, &batch)?;
+            }
+            let event = device.event()?;
+            device.record(&event, &stream)?;
+            end = Some(event);
+        }
+        let ended = match &end {
+            Some(end) => end_of(&device, end)?,
+            None => device.now(),
+        };
+        let began = mark.time(&device)?;
+        device.advance_to(ended);
+        Ok(ended.since(began))
+    };
+    series(bench, direction, "a plain copy call a chunk", pairs, once)
+}
+
+/// One launch of a kernel of `blocks` blocks. False on devices without kernels.
+fn by_kernel<D: Subject>(
+    bench: &mut Bench<'_, D>,
+    direction: Direction,
+    blocks: u32,
+    pairs: &Pairs,
+) -> Result<bool, BenchError> {
+    let device = bench.device.clone();
+    let (planes, host) = (&bench.tiers.planes, &bench.tiers.host);
+    let launch = device.page_kernel(planes, host, pairs, direction, blocks)?;
+    let Some(launch) = launch else {
+        return Ok(false);
+    };
+    let stream = device.stream("bench copy kernel")?;
+    let once = |bench: &Bench<'_, D>| {
+        let mark = Mark::set(&device, &bench.tiers.marks)?;
+        launch(&stream)?;
+        let ended = end_of(&device, &bench.tiers.fence(&stream)?)?;
+        Ok(ended.since(mark.time(&device)?))
+    };
+    let case = format!("one kernel of {blocks} blocks");
+    series(bench, direction, &case, pairs, once)?;
+    Ok(true)
+}
+
+/// Repeats a copy that gives its nanoseconds.
+fn series<D: Subject>(
+    bench: &mut Bench<'_, D>,
+    direction: Direction,
+    way: &str,
+    pairs: &Pairs,
+    once: impl Fn(&Bench<'_, D>) -> Result<u64, BenchError>,
+) -> Result<(), BenchError> {
+    let word = match direction {
+        Direction::HostToDevice => "load",
+        Direction::DeviceToHost => "store",
+    };
+    let case = format!("{word}, {way}");
+    let name = format!("{case}, {} pages", pairs.len());
+    let bytes = bench.tiers.bytes(pairs.len());
+    let planes = bench.tiers.planes.clone();
+    let mut samples = Samples::new();
+    let mut all = |bench: &mut Bench<'_, D>| {
+        for rep in 0..=bench.options.reps.min(MOST_REPS) {
+            let nanos = once(bench)?;
+            if rep > 0 {
+                samples.push(bytes as f64 / nanos as f64);
+            }
+        }
+        Ok(())
+    };
+    match direction {
+        Direction::HostToDevice => bench.checked_load(&planes, pairs, &name, &mut all)?,
+        Direction::DeviceToHost => bench.checked_store(&planes, pairs, &name, &mut all)?,
+    }
+    bench.take(Taken {
+        group: Group::Baselines,
+        case: &case,
+        pages: Some(u32::try_from(pairs.len()).unwrap_or(u32::MAX)),
+        unit: Unit::GbPerS,
+        samples: &samples,
+        against: bench.ceiling(direction),
+        bar: None,
+    });
+    Ok(())
+}
+
+/// The chunks of one layer.
+fn chunks<D: Subject>(bench: &Bench<'_, D>, layer: LayerId, pairs: &[PagePair]) -> Vec<Piece> {
+    let (planes, host) = (&bench.tiers.planes, &bench.tiers.host);
+    let width = planes.geometry().page().chunk_bytes();
+    let piece = |pair: &PagePair| {
+        Some(Piece {
+            plane: 0,
+            height: 1,
+            device: planes.chunk_offset(layer, pair.l1)?,
+            host: host.offset_of(pair.l2, layer).ok()?,
+            width,
+            device_pitch: width,
+            host_pitch: width,
+        })
+    };
+    pairs.iter().filter_map(piece).collect()
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CPU time of submission, for each page: of a caller who submits by himself, so that the clock of
+//! his thread shows it and nothing else.
+
+use rustix::time::{ClockId, clock_gettime};
+use striata_gpu::Direction;
+use striata_gpu::transfer::{LoadJob, StoreJob, Submission, TransferConfig, TransferEngine};
+
+use super::bars;
+use super::engine::path_pages;
+use super::error::BenchError;
+use super::figure::{Bar, Unit};
+use super::group::Group;
+use super::lists::Pairs;
+use super::run::{Bench, Taken};
+use super::subject::Subject;
+use super::timing::{last_end, poll_until};
+use crate::samples::Samples;
+
+/// Load-backs and stores of several numbers of pages.
+pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchError> {
+    let engine = TransferEngine::new(
+        bench.device.clone(),
+        bench.tiers.planes.clone(),
+        Some(bench.tiers.host.clone()),
+        TransferConfig {
+            submission: Submission::Manual,
+            // Submission never waits for copies.
+            window_bytes: u64::MAX,
+            ..TransferConfig::default()
+        },
+    )?;
+    let planes = bench.tiers.planes.clone();
+    for pages in path_pages(&bench.options.pages) {
+        let pairs = bench.lists.scattered(pages, bench.tiers.room());
+        let mut samples = Samples::new();
+        let name = format!("cpu, loads, {pages} pages");
+        bench.checked_load(&planes, &pairs, &name, |bench| {
+            repeat(
+                bench,
+                &engine,
+                Direction::HostToDevice,
+                &pairs,
+                &mut samples,
+            )
+        })?;
+        take(
+            bench,
+            Direction::HostToDevice,
+            pages,
+            &samples,
+            bars::LOAD_CPU,
+        );
+        let mut samples = Samples::new();
+        let name = format!("cpu, stores, {pages} pages");
+        bench.checked_store(&planes, &pairs, &name, |bench| {
+            repeat(
+                bench,
+                &engine,
+                Direction::DeviceToHost,
+                &pairs,
+                &mut samples,
+            )
+        })?;
+        take(
+            bench,
+            Direction::DeviceToHost,
+            pages,
+            &samples,
+            bars::STORE_CPU,
+        );
+    }
+    Ok(())
+}
+
+fn take<D: Subject>(
+    bench: &mut Bench<'_, D>,
+    direction: Direction,
+    pages: u32,
+    samples: &Samples,
+    bar: Bar,
+) {
+    let case = match direction {
+        Direction::HostToDevice => "layered load, CPU time a page",
+        Direction::DeviceToHost => "store, CPU time a page",
+    };
+    let link = bench.link_nanos(direction, bench.tiers.bytes(1)) / 1e3;
+    bench.take(Taken {
+        group: Group::Cpu,
+        case,
+        pages: Some(pages),
+        unit: Unit::Us,
+        samples,
+        against: ("a page at the ceiling", link),
+        bar: (pages >= bars::CPU_PAGES).then_some(bar),
+    });
+}
+
+fn repeat<D: Subject>(
+    bench: &mut Bench<'_, D>,
+    engine: &TransferEngine<D>,
+    direction: Direction,
+    pairs: &Pairs,
+    samples: &mut Samples,
+) -> Result<(), BenchError> {
+    for rep in 0..=bench.options.reps {
+        let (op, pages) = (bench.op(), pairs.clone());
+        let begin = thread_nanos();
+        match direction {
+            Direction::HostToDevice => {
+                let after = None;
+                engine.load(LoadJob { op, pages, after })?;
+            }
+            Direction::DeviceToHost => engine.store(StoreJob {
+                op,
+                pages,
+                after: None,
+                urgent: false,
+            })?,
+        }
+        while engine.pump() {}
+        let nanos = thread_nanos().saturating_sub(begin);
+        let done = poll_until(engine, "a job", 1)?;
+        bench.device.advance_to(last_end(&done));
+        // The first fills buffers that later ones reuse.
+        if rep > 0 {
+            samples.push(nanos as f64 / 1e3 / pairs.len() as f64);
+        }
+    }
+    Ok(())
+}
+
+/// CPU time of this thread.
+fn thread_nanos() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let nanos = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
+    u64::try_from(nanos).unwrap_or(0)
+}

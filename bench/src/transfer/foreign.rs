@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A copy of 4 KiB by somebody else, on a stream of its own, while loads keep the link full: what a
+//! step of the engine feels when it uploads its small tables.
+
+use striata_core::LayerId;
+use striata_gpu::transfer::LoadJob;
+use striata_gpu::{CopyBatch, CopyForm, Direction, Piece};
+
+use super::bars;
+use super::error::BenchError;
+use super::figure::Unit;
+use super::group::Group;
+use super::lists::Pairs;
+use super::run::{Bench, Taken};
+use super::subject::Subject;
+use super::timing::{Mark, end_of, last_end, poll};
+use crate::samples::Samples;
+
+/// Bytes of the copy.
+const BYTES: u64 = 4096;
+/// Copies on the idle link.
+const IDLE: usize = 50;
+/// Tries for each measurement, since a copy counts only if loads ran from before to after it.
+const TRIES: usize = 4;
+
+/// Measures the copy on the idle link and beside loads.
+pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchError> {
+    if bench.simulated() {
+        let why = "streams of the simulated device do not share a link".to_owned();
+        bench.skip(Group::Foreign.name(), why);
+        return Ok(());
+    }
+    let room = bench.tiers.room();
+    // The last pair is the small copy's; the others are loaded in two jobs in turn.
+    let jobs = room.l1.min(room.l2) - 1;
+    let all = bench.lists.scattered(jobs + 1, room);
+    let (pairs, small) = all.split_at(jobs as usize);
+    let (first, second) = pairs.split_at(pairs.len() / 2);
+    let halves: [Pairs; 2] = [first.into(), second.into()];
+    let pairs: Pairs = pairs.into();
+    let Some(piece) = small.first().and_then(|pair| {
+        let layer = LayerId::new(0);
+        Some(Piece {
+            plane: 0,
+            height: 1,
+            device: bench.tiers.planes.chunk_offset(layer, pair.l1)?,
+            host: bench.tiers.host.offset_of(pair.l2, layer).ok()?,
+            width: BYTES.min(bench.tiers.planes.geometry().page().chunk_bytes()),
+            device_pitch: BYTES,
+            host_pitch: BYTES,
+        })
+    }) else {
+        return Ok(());
+    };
+    let stream = bench.device.stream("bench foreign")?;
+    let mut idle = Samples::new();
+    for _ in 0..IDLE {
+        idle.push(small_copy(bench, &stream, piece)? as f64 / 1e3);
+    }
+    let planes = bench.tiers.planes.clone();
+    let mut samples = Samples::new();
+    bench.checked_load(&planes, &pairs, "foreign, loads", |bench| {
+        beside(bench, &halves, &stream, piece, &mut samples)
+    })?;
+    bench.take(Taken {
+        group: Group::Foreign,
+        case: "4 KiB to the device beside loads",
+        pages: None,
+        unit: Unit::Us,
+        samples: &samples,
+        against: ("the same on the idle link", idle.median().unwrap_or(1.0)),
+        bar: Some(bars::FOREIGN),
+    });
+    Ok(())
+}
+
+fn beside<D: Subject>(
+    bench: &mut Bench<'_, D>,
+    halves: &[Pairs; 2],
+    stream: &D::Stream,
+    piece: Piece,
+    samples: &mut Samples,
+) -> Result<(), BenchError> {
+    let wanted = bench.options.foreign_samples;
+    let (mut given, mut done) = (0, 0);
+    for _ in 0..wanted.saturating_mul(TRIES) {
+        if samples.len() >= wanted {
+            break;
+        }
+        while given < done + 2 {
+            let pages = halves[given % 2].clone();
+            let (op, after) = (bench.op(), None);
+            bench.engine.load(LoadJob { op, pages, after })?;
+            given += 1;
+        }
+        let waiting = |bench: &Bench<'_, D>| bench.engine.stats().loads.queued_bytes > 0;
+        let before = waiting(bench);
+        let nanos = small_copy(bench, stream, piece)?;
+        // Something still waits to be submitted, so the window was full all the time.
+        if before && waiting(bench) {
+            samples.push(nanos as f64 / 1e3);
+        }
+        done += poll(&bench.engine, "a load")?.len();
+    }
+    let mut last = bench.device.now();
+    while done < given {
+        let ended = poll(&bench.engine, "a load")?;
+        last = last.max(last_end(&ended));
+        done += ended.len();
+        std::thread::yield_now();
+    }
+    bench.device.advance_to(last);
+    Ok(())
+}
+
+/// Nanoseconds of one small copy, from before the call to its end.
+fn small_copy<D: Subject>(
+    bench: &Bench<'_, D>,
+    stream: &D::Stream,
+    piece: Piece,
+) -> Result<u64, BenchError> {
+    let device = &bench.device;
+    let batch = CopyBatch {
+        direction: Direction::HostToDevice,
+        form: CopyForm::Runs,
+        planes: bench.tiers.planes.memories(),
+        host: &bench.tiers.host,
+        pieces: &[piece],
+    };
+    let mark = Mark::set(device, &bench.tiers.marks)?;
+    device.copy(stream, &batch)?;
+    let end = end_of(device, &bench.tiers.fence(stream)?)?;
+    Ok(end.since(mark.time(device)?))
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command `striata bench`.
+
+mod table;
+mod transfer;
+
+use crate::args::{BenchArgs, BenchCommand};
+use crate::error::CliError;
+
+/// Runs a benchmark; returns the exit code.
+///
+/// # Errors
+/// Refused options, a device that cannot be used or fails, output that cannot be written.
+pub(crate) fn run(args: &BenchArgs) -> Result<u8, CliError> {
+    match &args.command {
+        BenchCommand::Transfer(args) => transfer::run(args),
+    }
+}
