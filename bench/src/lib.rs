@@ -4,9 +4,11 @@
 //!
 //! | module | what it measures |
 //! |---|---|
+//! | [`offload`] | traces whose prefixes come back from L2: time to first token, stalls, rates |
 //! | [`samples`] | repeated measurements and their order statistics |
 //! | [`transfer`] | copies between the tiers against the link's ceiling, and compute beside them |
 #![forbid(unsafe_code)]
 
+pub mod offload;
 pub mod samples;
 pub mod transfer;

@@ -17,10 +17,8 @@ const FROM_L2: f64 = 0.5;
 /// Every bar of a trace. `measured` says whether times are those of a device.
 pub(super) fn of(trace: &TraceReport, measured: bool) -> Vec<OffloadBar> {
     let mut bars = Vec::new();
-    if let (Some(ours), Some(then)) = (
-        trace.of(System::Striata),
-        trace.of(System::LoadThenCompute),
-    ) {
+    if let (Some(ours), Some(then)) = (trace.of(System::Striata), trace.of(System::LoadThenCompute))
+    {
         // Without a stall to compare with there is nothing to judge.
         let stalls = measured && then.stall_share > 0.0;
         let share = ratio(ours.stall_share, then.stall_share);
@@ -125,7 +123,10 @@ mod tests {
     }
 
     fn verdicts(trace: &TraceReport, measured: bool) -> Vec<Verdict> {
-        of(trace, measured).into_iter().map(|bar| bar.verdict).collect()
+        of(trace, measured)
+            .into_iter()
+            .map(|bar| bar.verdict)
+            .collect()
     }
 
     // Seen to fail if a side is swapped and if unmeasured times are judged.

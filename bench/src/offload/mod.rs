@@ -38,6 +38,6 @@ pub use report::{
     GeometryEcho, Link, ModelEcho, OffloadBar, OffloadReport, Quantiles, SystemReport, Times,
     TraceReport,
 };
-pub use run::run;
+pub use run::{OffloadProgress, run};
 pub use slice::TraceSlice;
 pub use system::System;

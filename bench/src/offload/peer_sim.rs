@@ -92,11 +92,20 @@ mod tests {
             let off = (modelled / measured - 1.0).abs();
             assert!(off < allowed, "{modelled} for {measured}");
         };
-        for (bytes, measured) in [(16_384, 5.0), (CHUNK, 16.8), (294_912, 34.1), (4_497_408, 52.9)] {
+        for (bytes, measured) in [
+            (16_384, 5.0),
+            (CHUNK, 16.8),
+            (294_912, 34.1),
+            (4_497_408, 52.9),
+        ] {
             near(rate(bytes, CALL_NANOS, LINK), measured, 0.07);
         }
         for (pages, measured) in [(1, 10.4), (8, 28.7), (64, 38.5), (512, 39.4)] {
-            near(rate(pages * CHUNK, LAUNCH_NANOS, 2 * ONE_BLOCK), measured, 0.05);
+            near(
+                rate(pages * CHUNK, LAUNCH_NANOS, 2 * ONE_BLOCK),
+                measured,
+                0.05,
+            );
         }
     }
 }

@@ -116,7 +116,10 @@ mod tests {
             ..TraceSlice::of(TraceSource::Bundled(Bundled::AgenticCcU256))
         };
         let all = slice.read(u64::MAX, 512).unwrap();
-        assert_eq!((all.fill.len(), all.measured.len(), all.left_out), (10, 15, 0));
+        assert_eq!(
+            (all.fill.len(), all.measured.len(), all.left_out),
+            (10, 15, 0)
+        );
         let both = || all.fill.iter().chain(&all.measured);
         assert!(both().all(|request| request.affinity() % 16 == 0));
         let indices: Vec<u64> = both().map(|request| request.index).collect();
@@ -135,6 +138,9 @@ mod tests {
             ..TraceSlice::of(TraceSource::Bundled(Bundled::MooncakeConversation))
         };
         let error = slice.read(u64::MAX, 512).unwrap_err();
-        assert!(error.is_usage() && error.to_string().contains("12 replicas"), "{error}");
+        assert!(
+            error.is_usage() && error.to_string().contains("12 replicas"),
+            "{error}"
+        );
     }
 }

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use striata_bench::transfer::{Group, TransferOptions};
 use striata_replay::DeviceChoice;
 
+use super::offload::OffloadBenchArgs;
 use super::output::ProgressArgs;
 
 /// Measure the engine against the ceilings and the peers of the same run.
@@ -20,6 +21,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Measure copies between the tiers against one large copy call, and compute beside them
     Transfer(TransferBenchArgs),
+    /// Serve the same requests through five systems and compare times to first token
+    Offload(Box<OffloadBenchArgs>),
 }
 
 /// Measure copies between the tiers against one large copy call, and compute beside them.

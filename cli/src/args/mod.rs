@@ -6,6 +6,7 @@ mod defaults;
 mod doctor;
 mod engine;
 mod hicache;
+mod offload;
 mod output;
 mod replay;
 mod selftest;
@@ -17,6 +18,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use self::bench::{BenchArgs, BenchCommand, TransferBenchArgs};
 pub(crate) use self::doctor::DoctorArgs;
+pub(crate) use self::offload::OffloadBenchArgs;
 pub(crate) use self::output::{OutputArgs, ProgressArgs};
 pub(crate) use self::replay::ReplayArgs;
 pub(crate) use self::selftest::SelftestArgs;

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `striata bench`.
 
+mod offload;
 mod table;
 mod transfer;
 
 use crate::args::{BenchArgs, BenchCommand};
 use crate::error::CliError;
+
+/// The link was too slow for the figures to mean anything.
+const EXIT_VOID: u8 = 3;
+/// A bar was missed.
+const EXIT_MISSED: u8 = 4;
 
 /// Runs a benchmark; returns the exit code.
 ///
@@ -14,5 +20,6 @@ use crate::error::CliError;
 pub(crate) fn run(args: &BenchArgs) -> Result<u8, CliError> {
     match &args.command {
         BenchCommand::Transfer(args) => transfer::run(args),
+        BenchCommand::Offload(args) => offload::run(args),
     }
 }
