@@ -11,6 +11,8 @@
 //! | [`row_list::gather`] | rows of a plane by list to a dense buffer | 2 x rows x row bytes |
 //! | [`row_list::scatter`] | rows of a dense buffer by list to a plane | 2 x rows x row bytes |
 //! | [`table::TableParams`] | page tables of a batch on one rank | cells x 4 |
+//! | [`page_copy::PageCopyParams`] | pages between planes and mapped host memory in one launch | pages x page bytes |
+//! | [`page_copy::READ_UNIT`] | memory is read and nothing is kept, for measurements of bandwidth | all of it |
 //! | [`stripe_twin::reference`] | the stripe, asked for comparison | - |
 //!
 //! [`source`] holds the CUDA text of all of them.
@@ -18,6 +20,7 @@
 
 pub mod lse;
 pub mod packed;
+pub mod page_copy;
 mod real;
 pub mod reference;
 pub mod row_list;

@@ -34,7 +34,7 @@ pub const HEADERS: [Header; 2] = [
 ];
 
 /// All sources.
-pub const SOURCES: [Source; 5] = [
+pub const SOURCES: [Source; 7] = [
     Source {
         name: "rows.cu",
         text: include_str!("../cuda/rows.cu"),
@@ -67,6 +67,16 @@ pub const SOURCES: [Source; 5] = [
         text: include_str!("../cuda/spin.cu"),
         kernels: &[Kernel::Spin],
     },
+    Source {
+        name: "page_copy.cu",
+        text: include_str!("../cuda/page_copy.cu"),
+        kernels: &[Kernel::PagesToDevice, Kernel::PagesToHost],
+    },
+    Source {
+        name: "read.cu",
+        text: include_str!("../cuda/read.cu"),
+        kernels: &[Kernel::Read],
+    },
 ];
 
 /// A kernel that can be launched.
@@ -94,11 +104,17 @@ pub enum Kernel {
     StripeCheck,
     /// Lets time pass.
     Spin,
+    /// Pages from mapped host memory, the baseline of a copy kernel.
+    PagesToDevice,
+    /// Pages to mapped host memory.
+    PagesToHost,
+    /// Reads memory and keeps nothing of it.
+    Read,
 }
 
 impl Kernel {
     /// How many kernels there are.
-    pub const COUNT: usize = Self::Spin as usize + 1;
+    pub const COUNT: usize = Self::Read as usize + 1;
 
     /// The name of its entry point.
     #[must_use]
@@ -115,6 +131,9 @@ impl Kernel {
             Self::PageTables => "striata_page_tables",
             Self::StripeCheck => "striata_stripe_check",
             Self::Spin => "striata_spin",
+            Self::PagesToDevice => "striata_pages_to_device",
+            Self::PagesToHost => "striata_pages_to_host",
+            Self::Read => "striata_read",
         }
     }
 
@@ -132,6 +151,8 @@ impl Kernel {
             Self::PageTables => 2,
             Self::StripeCheck => 3,
             Self::Spin => 4,
+            Self::PagesToDevice | Self::PagesToHost => 5,
+            Self::Read => 6,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::figure::{Bar, Unit};
 use super::group::Group;
 use super::lists::{Pairs, Room, run};
 use super::run::{Bench, Taken};
-use super::series::Place;
+use super::series::{Place, WARM};
 use super::subject::Subject;
 use super::timing::{Mark, ends_of, last_end, poll_until};
 use crate::samples::Samples;
@@ -124,9 +124,11 @@ pub(super) fn both<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchErro
     let planes = place.planes.clone();
     bench.checked_store(&planes, &stored, "both, stores", |bench| {
         bench.checked_load(&planes, &loaded, "both, loads", |bench| {
-            for _ in 0..bench.options.reps {
+            for rep in 0..bench.options.reps + WARM {
                 let nanos = both_once(bench, &place, &loaded, &stored)?;
-                samples.push(bytes as f64 / nanos as f64);
+                if rep >= WARM {
+                    samples.push(bytes as f64 / nanos as f64);
+                }
             }
             Ok(())
         })
@@ -240,9 +242,10 @@ pub(super) fn path_pages(pages: &[u32]) -> Vec<u32> {
 
 /// Planes that are an allocation a layer, as engines have them.
 pub(super) fn separate<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchError> {
-    let most = bench.options.most_pages().max(2);
-    let pool = bench.options.shape.pool(most)?;
-    let plane = pool.page().chunk_bytes() * u64::from(most);
+    let most = bench.options.most_pages();
+    // Page 0 is the sink.
+    let pool = bench.options.shape.pool(most.saturating_add(1))?;
+    let plane = pool.page().chunk_bytes() * u64::from(pool.pages());
     let layers = 0..bench.options.shape.layers;
     let memories = layers.clone().map(|_| bench.device.alloc(plane));
     let memories: Arc<[D::Memory]> = memories.collect::<Result<_, _>>()?;

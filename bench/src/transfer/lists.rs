@@ -11,7 +11,7 @@ pub(super) type Pairs = Arc<[PagePair]>;
 /// Pages of both tiers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// Pages of L1.
+    /// Pages of L1, from page 1 on: page 0 is the sink.
     pub(super) l1: u32,
     /// Pages of L2.
     pub(super) l2: u32,
@@ -76,9 +76,10 @@ pub(super) fn run(count: u32, room: Room) -> Pairs {
         .collect()
 }
 
+/// The pair of the `l1`-th usable page.
 const fn pair(l1: u32, l2: u32) -> PagePair {
     PagePair {
-        l1: L1Page::new(l1),
+        l1: L1Page::new(l1 + 1),
         l2: L2Page::new(l2),
     }
 }
@@ -102,14 +103,14 @@ mod tests {
         let pairs = lists.scattered(40, ROOM);
         assert_eq!(
             sorted(pairs.iter().map(|p| p.l1.get())),
-            (0..40).collect::<Vec<_>>()
+            (1..41).collect::<Vec<_>>()
         );
         let l2 = sorted(pairs.iter().map(|p| p.l2.get()));
         assert!(l2.windows(2).all(|two| two[0] < two[1]) && *l2.last().unwrap() < 60);
         assert!(!pairs.is_sorted_by_key(|p| p.l1));
         let (a, b) = lists.two_scattered(20, ROOM);
         let both = a.iter().chain(b.iter()).map(|p| p.l1.get());
-        assert_eq!(sorted(both), (0..40).collect::<Vec<_>>());
+        assert_eq!(sorted(both), (1..41).collect::<Vec<_>>());
         assert_eq!(lists.draw(9, 3).len(), 3);
         assert_eq!(Lists::new(7).draw(5, 40), Lists::new(7).draw(5, 40));
     }
@@ -119,7 +120,7 @@ mod tests {
         let pairs = run(8, ROOM);
         assert_eq!(
             (pairs[0].l1.get(), pairs[0].l2.get(), pairs.len()),
-            (16, 52, 8)
+            (17, 52, 8)
         );
         for two in pairs.windows(2) {
             assert_eq!(two[1].l1.get(), two[0].l1.get() + 1);

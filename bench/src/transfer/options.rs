@@ -43,7 +43,7 @@ impl Shape {
     /// A pool of `pages` pages.
     ///
     /// # Errors
-    /// Rows that make no page or no stripe; fewer than two pages.
+    /// Rows that make no page or no stripe; fewer than two pages, of which one is the sink.
     pub fn pool(self, pages: u32) -> Result<PoolGeometry, BenchError> {
         let stripe = Stripe::new(1, self.page_rows)?;
         let rows = u64::from(pages) * u64::from(self.page_rows);

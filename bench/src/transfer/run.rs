@@ -88,7 +88,7 @@ pub fn run<D: Subject>(
 }
 
 impl<'a, D: Subject> Bench<'a, D> {
-    fn new(device: &D, options: &'a TransferOptions) -> Result<Self, BenchError> {
+    pub(super) fn new(device: &D, options: &'a TransferOptions) -> Result<Self, BenchError> {
         let tiers = Tiers::new(device, options)?;
         let ceilings = ceilings::measure(&tiers, options)?;
         let engine = TransferEngine::new(

@@ -14,7 +14,7 @@ use super::timing::{time_load, time_store};
 use crate::samples::Samples;
 
 /// Jobs before the first that is measured.
-const WARM: usize = 2;
+pub(super) const WARM: usize = 2;
 
 /// What jobs are measured on.
 pub(super) struct Place<D: Subject> {
@@ -123,5 +123,54 @@ impl<D: Subject> Bench<'_, D> {
         let found = self.tiers.wrong_rows(&own, pairs)?;
         self.checked(name, found);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use striata_gpu::sim::{SimConfig, SimDevice};
+
+    use super::*;
+    use crate::transfer::options::{Shape, TransferOptions};
+
+    fn options() -> TransferOptions {
+        let shape = Shape {
+            layers: 2,
+            page_rows: 4,
+            row_bytes: 64,
+        };
+        TransferOptions {
+            shape,
+            pages: vec![3],
+            reps: 1,
+            ceiling_bytes: 1024,
+            ..TransferOptions::simulated()
+        }
+    }
+
+    // Seen to fail if `checked_load` and `checked_store` do not write over their targets first, and
+    // if `checked_store` does not write over the pages that it loads into.
+    #[test]
+    fn copies_that_move_nothing_are_found() {
+        let options = options();
+        let device = SimDevice::new(SimConfig::new(0));
+        let mut bench = Bench::new(&device, &options).unwrap();
+        let (planes, room) = (bench.tiers.planes.clone(), bench.tiers.room());
+        let pairs = bench.lists.scattered(3, room);
+        let place = bench.place();
+        bench.load_series(&place, &pairs, "load", || {}).unwrap();
+        bench.store_series(&place, &pairs, "store").unwrap();
+        assert_eq!((bench.checks.series, bench.checks.wrong_rows), (2, 0));
+        // 3 pages of 4 rows in 2 layers.
+        assert_eq!(bench.checks.rows, 2 * 24);
+        bench
+            .checked_load(&planes, &pairs, "no load", |_| Ok(()))
+            .unwrap();
+        assert_eq!(bench.checks.wrong_rows, 24);
+        bench
+            .checked_store(&planes, &pairs, "no store", |_| Ok(()))
+            .unwrap();
+        assert_eq!(bench.checks.wrong_rows, 48);
+        assert_eq!(bench.checks.wrong, ["no load", "no store"]);
     }
 }

@@ -43,7 +43,7 @@ impl<D: Device> Tiers<D> {
         let of_ceilings = options.ceiling_bytes.saturating_mul(2).div_ceil(page_bytes) + 2;
         let of_jobs = u64::from(options.most_pages()) * 2;
         let pages = u32::try_from(of_ceilings.max(of_jobs)).unwrap_or(u32::MAX);
-        let pool = options.shape.pool(pages)?;
+        let pool = options.shape.pool(pages.saturating_add(1))?;
         let mut config = HostPoolConfig::new(page, pages);
         // The copies of the ceilings must not cross a registration.
         config.chunk_bytes = (of_ceilings * page_bytes).max(config.chunk_bytes);
@@ -65,7 +65,7 @@ impl<D: Device> Tiers<D> {
     /// Pages of both tiers.
     pub(super) fn room(&self) -> Room {
         Room {
-            l1: self.planes.geometry().pages(),
+            l1: self.planes.geometry().pages() - 1,
             l2: self.host.pages(),
         }
     }

@@ -13,6 +13,7 @@
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
 //! | `graph` | captured work |
+//! | `cublas`, `baseline` | matrix products and kernels that benchmarks run beside the engine |
 //!
 //! The context is the device's primary one, shared with whoever else uses it in the process. Every
 //! call enters it and leaves the thread's own context as it was.
@@ -41,10 +42,12 @@
 //! 9. Arguments of a launch are the kernel's parameters in number, order, size and alignment; the
 //!    driver copies them before the call returns.
 
+mod baseline;
 mod cache;
 mod calls;
 mod clock;
 mod copy;
+mod cublas;
 mod device;
 mod driver;
 mod event;
@@ -62,6 +65,8 @@ mod status;
 mod stream;
 mod survey;
 
+pub use baseline::PageKernel;
+pub use cublas::{CudaBlas, LinearBf16};
 pub use device::CudaDevice;
 pub use event::CudaEvent;
 pub use graph::CudaGraph;

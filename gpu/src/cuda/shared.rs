@@ -19,6 +19,8 @@ pub(super) const NON_BLOCKING: u32 = 1;
 const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
 const COMPUTE_CAPABILITY_MINOR: u32 = 76;
 const MULTIPROCESSOR_COUNT: u32 = 16;
+/// `CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`.
+const HOST_POINTERS: u32 = 91;
 
 /// Which device, and how it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(super) struct Shared {
     name: String,
     architecture: String,
     pub(super) multiprocessors: u32,
+    /// Kernels can use host memory that is registered by its address.
+    pub(super) maps_host_memory: bool,
     pub(super) total_bytes: u64,
     pub(super) calls: CopyCalls,
     pub(super) counts: Counts,
@@ -70,6 +74,7 @@ struct Facts {
     name: String,
     architecture: String,
     multiprocessors: u32,
+    maps_host_memory: bool,
     total_bytes: u64,
 }
 
@@ -89,6 +94,7 @@ impl Shared {
             name,
             architecture,
             multiprocessors,
+            maps_host_memory,
             total_bytes,
         } = facts(driver, ordinal)?;
         let mut context = core::ptr::null_mut();
@@ -105,6 +111,7 @@ impl Shared {
             name,
             architecture,
             multiprocessors,
+            maps_host_memory,
             total_bytes,
             calls,
             counts: Counts::default(),
@@ -259,6 +266,7 @@ fn facts(driver: &'static Driver, ordinal: i32) -> Result<Facts, GpuError> {
         name: String::from_utf8_lossy(&text[..end]).into_owned(),
         architecture: architecture(major, minor),
         multiprocessors: attribute(MULTIPROCESSOR_COUNT)?.max(1),
+        maps_host_memory: attribute(HOST_POINTERS)? != 0,
         total_bytes: bytes as u64,
     })
 }
