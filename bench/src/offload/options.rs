@@ -64,20 +64,20 @@ impl OffloadOptions {
         time_scale: 0.0,
     };
 
-    /// The benchmark as it is meant: DeepSeek-V3.1, one rank of eight with c = 8, both traces.
+    /// The benchmark as it is meant: DeepSeek-V3.1, one rank of eight, both traces.
     ///
     /// # Errors
     /// The preset cannot be read.
-    pub fn new() -> Result<Self, ConfigError> {
+    pub fn new(dcp: u32) -> Result<Self, ConfigError> {
         let traces = [Bundled::AgenticCcU256, Bundled::MooncakeConversation];
         Ok(Self {
             device: DeviceChoice::Auto,
             slices: traces
-                .map(|trace| TraceSlice::of(TraceSource::Bundled(trace)))
+                .map(|trace| TraceSlice::of(TraceSource::Bundled(trace), dcp))
                 .into(),
             model: ModelShape::preset("deepseek-v3.1")?,
             tp: 8,
-            dcp: 8,
+            dcp,
             ranks: 1,
             page_rows: 64,
             scale_rows: None,

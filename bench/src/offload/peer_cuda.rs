@@ -31,7 +31,6 @@ impl LoadPeers for CudaDevice {
         batch: &CopyBatch<'_, Self>,
         blocks: u32,
     ) -> Result<(), GpuError> {
-        let _ = blocks;
-        self.copy(stream, batch)
+        self.copy_runs_by_kernel(stream, batch, blocks)
     }
 }

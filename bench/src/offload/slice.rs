@@ -29,15 +29,20 @@ pub struct TraceSlice {
 }
 
 impl TraceSlice {
-    /// A slice of a trace with its defaults. Those of the two traces of the benchmark are chosen so
-    /// that most hit tokens come from L2 and that prefills take about ten seconds a system with the
-    /// default model on one rank of eight; L2 holds the working set of the replica.
+    /// A slice of a trace with its defaults for DCP size `dcp`. Those of the two traces of the
+    /// benchmark are chosen for c = 8 and c = 1 so that most hit tokens come from L2, that L2 holds the
+    /// working set of the replica, and that prefills take about ten seconds a system with the default
+    /// model on one rank of eight.
     #[must_use]
-    pub fn of(source: TraceSource) -> Self {
-        let (replicas, skip, fill, requests, l1) = match source {
-            TraceSource::Bundled(Bundled::AgenticCcU256) => (16, 700, 100, 40, 600),
-            TraceSource::Bundled(Bundled::MooncakeConversation) => (12, 500, 200, 48, 200),
-            _ => (1, 0, 200, 40, 600),
+    pub fn of(source: TraceSource, dcp: u32) -> Self {
+        let (replicas, skip, fill, requests, l1, l2) = match (&source, dcp) {
+            (TraceSource::Bundled(Bundled::AgenticCcU256), 1) => (56, 200, 60, 40, 2200, 6000),
+            (TraceSource::Bundled(Bundled::AgenticCcU256), _) => (16, 700, 100, 40, 600, 2600),
+            (TraceSource::Bundled(Bundled::MooncakeConversation), 1) => (24, 50, 60, 48, 500, 5000),
+            (TraceSource::Bundled(Bundled::MooncakeConversation), _) => {
+                (12, 500, 200, 48, 200, 2600)
+            }
+            _ => (1, 0, 200, 40, 600, 2600),
         };
         Self {
             source,
@@ -46,7 +51,7 @@ impl TraceSlice {
             fill,
             requests,
             l1: Capacity::Pages(l1),
-            l2: Capacity::Pages(2_600),
+            l2: Capacity::Pages(l2),
         }
     }
 
@@ -113,7 +118,7 @@ mod tests {
             skip: 20,
             fill: 10,
             requests: 15,
-            ..TraceSlice::of(TraceSource::Bundled(Bundled::AgenticCcU256))
+            ..TraceSlice::of(TraceSource::Bundled(Bundled::AgenticCcU256), 8)
         };
         let all = slice.read(u64::MAX, 512).unwrap();
         assert_eq!(
@@ -135,7 +140,7 @@ mod tests {
     fn a_trace_without_a_request_to_measure_is_refused() {
         let slice = TraceSlice {
             skip: 1 << 40,
-            ..TraceSlice::of(TraceSource::Bundled(Bundled::MooncakeConversation))
+            ..TraceSlice::of(TraceSource::Bundled(Bundled::MooncakeConversation), 8)
         };
         let error = slice.read(u64::MAX, 512).unwrap_err();
         assert!(

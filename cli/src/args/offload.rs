@@ -35,24 +35,25 @@ pub(crate) struct OffloadBenchArgs {
     #[arg(long, value_name = "NAME", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
 
-    /// Requests to measure [default: 40, of mooncake_conversation 48]
+    /// Requests to measure [default: 40 or 48, by trace; all defaults stand in docs/bench.md]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = REQUESTS)]
     requests: Option<u64>,
-    /// Requests that fill the tiers first, without computing [default: 100, 200]
+    /// Requests that fill the tiers first, without computing [default: by trace and c]
     #[arg(long, value_name = "N", help_heading = REQUESTS)]
     fill: Option<u64>,
-    /// Requests to leave out before that [default: 700, 500; of other traces 0]
+    /// Requests to leave out before that [default: by trace and c]
     #[arg(long, value_name = "N", help_heading = REQUESTS)]
     skip: Option<u64>,
-    /// Replicas that the trace is spread over by session; the first one is measured [default: 16,
-    /// 12; of other traces 1]
+    /// Replicas that the trace is spread over by session; the first one is measured [default: by
+    /// trace and c]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = REQUESTS)]
     replicas: Option<u64>,
 
-    /// GPU tier of a rank: bytes, tokens (5120000t) or widened pages [default: 600p, 200p]
+    /// GPU tier of a rank: bytes, tokens (5120000t) or widened pages [default: by
+    /// trace and c]
     #[arg(long, value_name = "SIZE", help_heading = ENGINE)]
     l1: Option<Capacity>,
-    /// Host tier of a rank, likewise [default: 2600p]
+    /// Host tier of a rank, likewise [default: by trace and c; 2600p at c = 8]
     #[arg(long, value_name = "SIZE", help_heading = ENGINE)]
     l2: Option<Capacity>,
     /// Ranks that share the computing of a prefill
@@ -113,13 +114,15 @@ pub(crate) struct OffloadBenchArgs {
 impl OffloadBenchArgs {
     /// What is to be measured.
     pub(crate) fn options(&self) -> Result<OffloadOptions, CliError> {
-        let mut options = OffloadOptions::new()?;
+        let mut options = OffloadOptions::new(self.dcp_size)?;
         if !self.traces.is_empty() {
             let sources = self
                 .traces
                 .iter()
                 .map(|trace| TraceSource::from(trace.as_str()));
-            options.slices = sources.map(TraceSlice::of).collect();
+            options.slices = sources
+                .map(|source| TraceSlice::of(source, self.dcp_size))
+                .collect();
         }
         for slice in &mut options.slices {
             slice.requests = self.requests.unwrap_or(slice.requests);
@@ -138,7 +141,6 @@ impl OffloadBenchArgs {
                 ..options.model
             },
             tp: self.tp,
-            dcp: self.dcp_size,
             ranks: self.ranks,
             page_rows: self.page_size,
             scale_rows: self.scale_rows,

@@ -13,7 +13,7 @@
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
 //! | `graph` | captured work |
-//! | `cublas`, `baseline` | matrix products and kernels that benchmarks run beside the engine |
+//! | `cublas`, `baseline`, `run_copy` | matrix products and kernels that benchmarks run beside the engine |
 //!
 //! The context is the device's primary one, shared with whoever else uses it in the process. Every
 //! call enters it and leaves the thread's own context as it was.
@@ -59,6 +59,7 @@ mod memory;
 mod module;
 mod nvrtc;
 mod pin;
+mod run_copy;
 mod scope;
 mod shared;
 mod status;
