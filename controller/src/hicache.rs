@@ -70,8 +70,13 @@ impl<D: Device> HiCache<D> {
     /// A controller over ranks whose pools exist already: an engine's own allocations.
     ///
     /// # Errors
-    /// A setup that is refused.
+    /// A setup that is refused; no rank at all, whose operations nobody would ever end.
     pub fn with_shards(setup: &HiCacheSetup, shards: ShardGroup<D>) -> Result<Self, Error> {
+        if shards.shards().is_empty() {
+            return Err(Error::Config(
+                "an engine needs one rank at least".to_owned(),
+            ));
+        }
         Ok(Self {
             planner: Planner::new(setup.planner.clone())?,
             shards,
@@ -96,6 +101,17 @@ impl<D: Device> HiCache<D> {
     #[must_use]
     pub const fn shards(&self) -> &ShardGroup<D> {
         &self.shards
+    }
+
+    pub(crate) const fn planner(&self) -> &Planner {
+        &self.planner
+    }
+
+    /// Takes the pages of L2 that every rank has into use, up to the configured maximum, and
+    /// returns how many L2 has now.
+    pub fn take_up_l2(&mut self) -> u32 {
+        let pages = self.l2_grower().pages();
+        self.planner.grow_l2(pages)
     }
 
     /// The planner's counters.
@@ -258,8 +274,9 @@ impl<D: Device> HiCache<D> {
     /// The gates of a lease on one rank, for the thread that runs it.
     ///
     /// # Errors
-    /// No such rank; loads that were not started.
+    /// An unknown lease; no such rank; loads that were not started.
     pub fn gates(&self, lease: &Lease, rank: usize) -> Result<LayerGates<D>, Error> {
+        self.planner.own(lease)?;
         if let Some(order) = self
             .loads
             .iter()
@@ -401,7 +418,7 @@ impl<D: Device> HiCache<D> {
         submitted
     }
 
-    fn check_alive(&mut self) -> Result<(), Error> {
+    pub(crate) fn check_alive(&mut self) -> Result<(), Error> {
         if let Some(cause) = self.shards.poisoned() {
             self.poison(cause);
         }

@@ -20,6 +20,8 @@
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
+mod growth;
+#[cfg(not(loom))]
 mod hicache;
 #[cfg(not(loom))]
 mod lease;
@@ -48,6 +50,8 @@ mod shards;
 
 #[cfg(not(loom))]
 pub use error::Error;
+#[cfg(not(loom))]
+pub use growth::{GrowL2, L2Grower};
 #[cfg(not(loom))]
 pub use hicache::{HiCache, Prefix};
 #[cfg(not(loom))]

@@ -67,6 +67,8 @@ impl Meter {
         self.copies(&was);
         self.cache(&was);
         for (tier, state, pages) in [
+            ("L1", "all", now.pages_l1),
+            ("L2", "all", now.pages_l2),
             ("L1", "free", now.free_pages_l1),
             ("L1", "resident", now.resident_pages_l1),
             ("L2", "free", now.free_pages_l2),

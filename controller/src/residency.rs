@@ -89,6 +89,16 @@ impl<T: Tier> Residency<T> {
         }
     }
 
+    /// Adds the pages up to `pages`, all of them free. A lower number does nothing.
+    pub(crate) fn grow(&mut self, pages: u32) {
+        let (before, pages) = (self.states.len(), pages as usize);
+        if pages > before {
+            self.states.resize(pages, PageState::Free);
+            let more = u32::try_from(pages - before).unwrap_or(u32::MAX);
+            self.counts[PageState::Free as usize] += more;
+        }
+    }
+
     /// Where `page` stands.
     pub(crate) fn state(&self, page: PageId<T>) -> PageState {
         self.states.get(page.index()).copied().unwrap_or_default()

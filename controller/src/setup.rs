@@ -110,6 +110,7 @@ impl HiCacheSetup {
             return Ok(None);
         }
         let mut config = HostPoolConfig::new(self.planner.pool.page(), self.planner.l2_pages);
+        config.max_pages = Some(self.planner.l2_limit());
         config.layout = self.host_layout;
         config.huge_pages = self.huge_pages;
         config.pinner = device.pinner();

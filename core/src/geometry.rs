@@ -62,6 +62,19 @@ pub enum GeometryError {
     /// A pool without layers.
     #[error("a pool of 0 layers is refused")]
     NoLayers,
+    /// A page of more bytes than can be counted.
+    #[error(
+        "a page of {layers} layers of {page_rows} rows of {row_bytes} bytes has more bytes than 64 \
+         bits can count"
+    )]
+    PageBytes {
+        /// Rows of a page.
+        page_rows: u32,
+        /// Bytes of a row.
+        row_bytes: u32,
+        /// Layers of the pool.
+        layers: u32,
+    },
     /// A buffer with no page beside the sink.
     #[error(
         "an L1 buffer of {rows} rows has {pages} pages of {page_rows} rows and none is usable: \
@@ -101,23 +114,47 @@ pub enum GeometryError {
 ///
 /// Shape: \[layers\]\[page rows\]\[row bytes\].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "PageFields")]
 pub struct PageGeometry {
     page_rows: u32,
     row_bytes: u32,
     layers: u32,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PageFields {
+    page_rows: u32,
+    row_bytes: u32,
+    layers: u32,
+}
+
+impl TryFrom<PageFields> for PageGeometry {
+    type Error = GeometryError;
+    fn try_from(f: PageFields) -> Result<Self, GeometryError> {
+        Self::new(f.page_rows, f.row_bytes, f.layers)
+    }
+}
+
 impl PageGeometry {
     /// Describes pages of `page_rows` rows of `row_bytes` bytes in each of `layers` layers.
     ///
     /// # Errors
-    /// Row bytes that are zero or not a multiple of 4; no layers.
+    /// Row bytes that are zero or not a multiple of 4; no layers; more bytes than 64 bits can count.
     pub const fn new(page_rows: u32, row_bytes: u32, layers: u32) -> Result<Self, GeometryError> {
         if row_bytes == 0 || !row_bytes.is_multiple_of(4) {
             return Err(GeometryError::RowBytes { bytes: row_bytes });
         }
         if layers == 0 {
             return Err(GeometryError::NoLayers);
+        }
+        let chunk = page_rows as u64 * row_bytes as u64;
+        if chunk.checked_mul(layers as u64).is_none() {
+            return Err(GeometryError::PageBytes {
+                page_rows,
+                row_bytes,
+                layers,
+            });
         }
         Ok(Self {
             page_rows,
@@ -182,11 +219,29 @@ impl PageGeometry {
 ///
 /// Page 0 is the sink of padded and unowned writes and is never handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PoolFields")]
 pub struct PoolGeometry {
     kind: PoolKind,
     stripe: Stripe,
     page: PageGeometry,
     pages: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PoolFields {
+    kind: PoolKind,
+    stripe: Stripe,
+    page: PageGeometry,
+    pages: u32,
+}
+
+impl TryFrom<PoolFields> for PoolGeometry {
+    type Error = GeometryError;
+    fn try_from(f: PoolFields) -> Result<Self, GeometryError> {
+        let rows = u64::from(f.pages) * u64::from(f.stripe.page_rows());
+        Self::adopted(f.kind, f.stripe, f.page, rows)
+    }
 }
 
 impl PoolGeometry {
@@ -317,23 +372,52 @@ impl HostLayout {
             },
             Self::LayerFirst => HostStrides {
                 page: page.chunk_bytes(),
-                layer: page.chunk_bytes() * pages as u64,
+                layer: page.chunk_bytes().saturating_mul(pages as u64),
             },
         }
     }
 }
 
 impl HostStrides {
-    /// Byte offset of one page in one layer.
+    /// Byte offset of one page in one layer. Saturates: no pool is as long.
     #[must_use]
     pub const fn offset(self, page: u32, layer: LayerId) -> u64 {
-        page as u64 * self.page + layer.get() as u64 * self.layer
+        let of_page = self.page.saturating_mul(page as u64);
+        of_page.saturating_add(self.layer.saturating_mul(layer.get() as u64))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Seen to fail if only the fields are read, or if offsets and sizes are not checked.
+    #[test]
+    fn no_description_leads_to_numbers_that_overflow() {
+        let error = PageGeometry::new(u32::MAX, u32::MAX - 3, u32::MAX).unwrap_err();
+        assert!(error.to_string().contains("4294967292"), "{error}");
+        let page = PageGeometry::new(1 << 16, 1 << 20, 1 << 27).unwrap();
+        assert_eq!(page.page_bytes(), 1 << 63);
+        for layout in [HostLayout::PageFirst, HostLayout::LayerFirst] {
+            let strides = layout.strides(page, u32::MAX);
+            assert_eq!(strides.offset(u32::MAX, LayerId::new(u32::MAX)), u64::MAX);
+        }
+        let text = |rows: u32, pages: u32| {
+            format!(
+                r#"{{"kind": "striped", "stripe": {{"dcp": 2, "page_rows": 4}},
+                    "page": {{"page_rows": 4, "row_bytes": {rows}, "layers": 3}},
+                    "pages": {pages}}}"#
+            )
+        };
+        let read = |rows, pages| serde_json::from_str::<PoolGeometry>(&text(rows, pages));
+        let pool = read(8, 2).unwrap();
+        let again = serde_json::to_string(&pool).unwrap();
+        assert_eq!(serde_json::from_str::<PoolGeometry>(&again).unwrap(), pool);
+        assert_eq!(pool.usable_pages(), 1);
+        for (rows, pages) in [(8, 0), (8, 1), (6, 2), (0, 2)] {
+            assert!(read(rows, pages).is_err(), "{rows} bytes, {pages} pages");
+        }
+    }
 
     #[test]
     fn both_layouts_give_every_chunk_its_own_bytes() {

@@ -234,11 +234,13 @@ impl Stripe {
         (self.owner_of_slot(slot) == rank).then(|| self.row_on_owner(slot))
     }
 
-    /// The slot that stands at `row` of `rank`: the inverse of [`Stripe::localize`].
+    /// The slot that stands at `row` of `rank`: the inverse of [`Stripe::localize`]. Saturates: a
+    /// row so far out has no slot.
     #[must_use]
     pub const fn slot_of(self, rank: Rank, row: Row) -> Slot {
         let i = self.interleave as u64;
-        Slot::new(row.get() / i * self.cycle() + rank.get() as u64 * i + row.get() % i)
+        let whole = (row.get() / i).saturating_mul(self.cycle());
+        Slot::new(whole.saturating_add(rank.get() as u64 * i + row.get() % i))
     }
 
     /// Rows that `rank` owns of the first `length` tokens. A negative length has none.
@@ -269,7 +271,7 @@ impl Stripe {
 
     /// The first position at or after `start` that `rank` owns.
     ///
-    /// I = 1: `start + ((r - start) mod c)` with floor-mod.
+    /// I = 1: `start + ((r - start) mod c)` with floor-mod. Saturates.
     #[must_use]
     pub const fn first_owned(self, rank: Rank, start: TokenPos) -> TokenPos {
         let s = start.get();
@@ -280,7 +282,7 @@ impl Stripe {
         let phase = s % self.cycle();
         let wanted = rank.get() as u64 * i;
         let ahead = (wanted + self.cycle() - phase) % self.cycle();
-        TokenPos::new(s + ahead)
+        TokenPos::new(s.saturating_add(ahead))
     }
 
     /// Local rows that query `query` of `queries` sees on `rank` when the sequence, the queries
@@ -471,6 +473,31 @@ mod tests {
                     PageId::<crate::L1>::new(u32::try_from(stripe.page_number(slot)).unwrap());
                 assert!(stripe.page_row_range(page).contains(&row.get()));
             }
+        }
+    }
+
+    /// Seen to fail if slots and positions are added up without a look at their size.
+    #[test]
+    fn the_largest_numbers_have_answers() {
+        let most = u64::MAX;
+        for (dcp, rows, interleave) in [(1, 1, 1), (3, 5, 1), (1024, 1 << 16, 1 << 16)] {
+            let stripe = Stripe::with_interleave(dcp, rows, interleave).unwrap();
+            for rank in [Rank::new(0), Rank::new(dcp - 1), Rank::new(u32::MAX)] {
+                assert!(stripe.slot_of(rank, Row::new(most)).get() > most / 2);
+                let last = TokenPos::new(most);
+                assert_eq!(stripe.first_owned(rank, last), last);
+                assert!(stripe.local_len(rank, i64::MAX) <= i64::MAX.unsigned_abs());
+                let span =
+                    |start, length| stripe.local_len_from(rank, TokenPos::new(start), length);
+                assert!(span(most, i64::MAX) <= most / 2);
+                assert_eq!(span(most / 2, i64::MIN), 0);
+                assert_eq!(stripe.visible_rows(rank, i64::MIN, u32::MAX, 0), 0);
+                assert!(stripe.visible_rows(rank, i64::MAX, 0, u32::MAX) <= most / 2);
+            }
+            let page = PageId::<crate::L1>::new(u32::MAX);
+            assert!(stripe.page_slots(page).end > stripe.page_row_range(page).start);
+            assert_eq!(stripe.slot_at(&[page], TokenPos::new(most)), None);
+            assert!(stripe.pages_for(most) >= stripe.whole_pages(most));
         }
     }
 

@@ -293,7 +293,7 @@ impl HeadShards {
     #[must_use]
     pub fn kept(self, rank: Rank) -> Range<u32> {
         match rank.get().checked_mul(self.local) {
-            Some(first) if first < self.gathered => first..first + self.local,
+            Some(first) if first < self.gathered => first..first.saturating_add(self.local),
             _ => 0..0,
         }
     }
@@ -331,6 +331,11 @@ mod tests {
         assert_eq!(shards.kept(Rank::new(3)), 48..64);
         assert_eq!(shards.kept(Rank::new(4)), 0..0);
         assert_eq!(shards.kept(Rank::new(u32::MAX)), 0..0);
+        let absurd = HeadShards {
+            local: 3 << 30,
+            gathered: u32::MAX,
+        };
+        assert_eq!(absurd.kept(Rank::new(1)), 3 << 30..u32::MAX);
     }
 
     #[test]

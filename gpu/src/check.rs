@@ -4,7 +4,7 @@
 use striata_host::{HostError, HostPool};
 use striata_kernels::rows::{RowParams, RowSpan};
 
-use crate::device::{CopyBatch, CopyForm, Device, Piece};
+use crate::device::{CopyBatch, Device, Piece};
 use crate::error::GpuError;
 
 /// Bytes of a word.
@@ -27,14 +27,15 @@ pub(crate) fn copy<D: Device>(device: &D, batch: &CopyBatch<'_, D>) -> Result<Ta
             plane: piece.plane,
             planes: batch.planes.len(),
         })?;
-        if batch.form == CopyForm::Runs && piece.height != 1 {
+        if batch.form.is_of_runs() && piece.height != 1 {
             let height = piece.height;
             return Err(GpuError::NotARun { height });
         }
         check_piece(device.memory_len(plane), batch.host, piece)?;
         tally.pieces += 1;
         tally.rows += u64::from(piece.height);
-        tally.bytes += piece.width * u64::from(piece.height);
+        let bytes = piece.width.saturating_mul(u64::from(piece.height));
+        tally.bytes = tally.bytes.saturating_add(bytes);
     }
     Ok(tally)
 }

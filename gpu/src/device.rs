@@ -67,13 +67,25 @@ pub struct Piece {
     pub host_pitch: u64,
 }
 
-/// Which driver call serves a batch best.
+/// Which driver call serves a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyForm {
     /// Plain runs (height 1): the batched 1-D call.
     Runs,
     /// Rectangles: the batched 3-D call.
     Rectangles,
+    /// Plain runs by an asynchronous copy each, as it is done without the batched call.
+    EachRun,
+    /// Rectangles by a 2-D copy each.
+    EachRectangle,
+}
+
+impl CopyForm {
+    /// Whether every piece must be a plain run.
+    #[must_use]
+    pub const fn is_of_runs(self) -> bool {
+        matches!(self, Self::Runs | Self::EachRun)
+    }
 }
 
 /// Copies that are submitted together; they are unordered among themselves.
@@ -166,6 +178,11 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// No room, or a size that is not a multiple of 4.
     fn alloc(&self, bytes: u64) -> Result<Self::Memory, GpuError>;
+
+    /// The largest pitch of a rectangle: planes further apart cannot be copied as rectangles.
+    fn most_pitch(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Makes a stream; `name` is for diagnostics.
     ///

@@ -30,12 +30,14 @@ pub enum Backing {
     Ordinary,
 }
 
-/// Maps `len` bytes on the best pages that `wanted` and the machine allow.
+/// Maps `len` bytes, of which `present` are used at once, on the best pages that `wanted` and the
+/// machine allow. Explicit huge pages are set aside for all of it.
 ///
 /// # Errors
 /// Demanded pages that are not there; too little memory, checked before anything is mapped.
 pub(crate) fn map(
     len: usize,
+    present: u64,
     wanted: HugePages,
     reserve: u64,
     memory: &HostMemory,
@@ -64,7 +66,7 @@ pub(crate) fn map(
         let reason = "reserve more with vm.nr_hugepages".to_owned();
         return Err(refused("explicit", reason));
     }
-    check_budget(needed, reserve, memory)?;
+    check_budget(present, reserve, memory)?;
     let map_failed = |error: std::io::Error| HostError::Map {
         bytes: needed,
         reason: error.to_string(),
@@ -91,7 +93,15 @@ pub(crate) fn map(
     }
 }
 
-fn check_budget(needed: u64, reserve: u64, memory: &HostMemory) -> Result<(), HostError> {
+/// Checks that the machine can spare `needed` more bytes and keep `reserve`.
+///
+/// # Errors
+/// It cannot, with the figures.
+pub(crate) fn check_budget(
+    needed: u64,
+    reserve: u64,
+    memory: &HostMemory,
+) -> Result<(), HostError> {
     let Some(available) = memory.spare() else {
         return Ok(());
     };
@@ -121,15 +131,15 @@ mod tests {
 
     #[test]
     fn without_any_huge_page_the_ladder_ends_on_ordinary_pages() {
-        let (region, backing) = map(8192, HugePages::Auto, 0, &machine(1 << 20, 0)).unwrap();
+        let (region, backing) = map(8192, 8192, HugePages::Auto, 0, &machine(1 << 20, 0)).unwrap();
         assert_eq!((region.len(), backing), (8192, Backing::Ordinary));
-        let (_, backing) = map(8192, HugePages::Off, 0, &machine(1 << 20, 0)).unwrap();
+        let (_, backing) = map(8192, 8192, HugePages::Off, 0, &machine(1 << 20, 0)).unwrap();
         assert_eq!(backing, Backing::Ordinary);
     }
 
     #[test]
     fn demanded_pages_that_are_not_there_are_refused_with_figures() {
-        let refused = map(8192, HugePages::Explicit, 0, &machine(1 << 20, 0)).unwrap_err();
+        let refused = map(8192, 8192, HugePages::Explicit, 0, &machine(1 << 20, 0)).unwrap_err();
         let HostError::HugePages {
             kind, needed, free, ..
         } = refused
@@ -137,7 +147,7 @@ mod tests {
             panic!("{refused}");
         };
         assert_eq!((kind, needed, free), ("explicit", 8192, 0));
-        let refused = map(8192, HugePages::Transparent, 0, &machine(1 << 20, 0)).unwrap_err();
+        let refused = map(8192, 8192, HugePages::Transparent, 0, &machine(1 << 20, 0)).unwrap_err();
         assert!(matches!(
             refused,
             HostError::HugePages {
@@ -151,7 +161,14 @@ mod tests {
     fn promised_explicit_pages_that_fail_fall_back() {
         // A figure that this machine cannot keep; where it can, explicit pages are right.
         let len = 1 << 30;
-        let (_, backing) = map(len, HugePages::Auto, 0, &machine(1 << 40, 1 << 20)).unwrap();
+        let (_, backing) = map(
+            len,
+            len as u64,
+            HugePages::Auto,
+            0,
+            &machine(1 << 40, 1 << 20),
+        )
+        .unwrap();
         assert_ne!(backing, Backing::Transparent);
     }
 

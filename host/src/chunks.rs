@@ -3,7 +3,8 @@
 //!
 //! Edges lie on whole pages (page-first) or whole layer planes (layer-first), so that the copy of
 //! a page never needs to be split, and on memory pages of the machine, because two registrations
-//! cannot share one.
+//! cannot share one. The chunks are those of all bytes that the pool may grow to, so that a growth
+//! adds whole ones and moves none.
 
 use std::ops::Range;
 
@@ -32,27 +33,24 @@ impl Chunks {
         self.chunk
     }
 
-    /// How many there are.
-    pub(crate) const fn count(self) -> u64 {
-        self.bytes.div_ceil(self.chunk)
+    /// How many hold the first `bytes` bytes.
+    pub(crate) fn holding(self, bytes: u64) -> usize {
+        usize::try_from(bytes.min(self.bytes).div_ceil(self.chunk)).unwrap_or(usize::MAX)
     }
 
-    /// Every chunk as a byte range.
-    pub(crate) fn ranges(self) -> impl Iterator<Item = Range<u64>> {
-        (0..self.count()).map(move |index| {
-            let start = index * self.chunk;
-            start..(start + self.chunk).min(self.bytes)
-        })
+    /// The bytes of chunk `index`; none past the last.
+    pub(crate) fn range(self, index: usize) -> Range<u64> {
+        let start = (index as u64).saturating_mul(self.chunk).min(self.bytes);
+        start..start.saturating_add(self.chunk).min(self.bytes)
     }
 
     /// The chunk that holds `offset`.
-    pub(crate) fn of(self, offset: u64) -> Option<u64> {
-        (offset < self.bytes).then(|| offset / self.chunk)
+    pub(crate) const fn of(self, offset: u64) -> u64 {
+        offset / self.chunk
     }
 
-    /// Checks that `len` bytes at `offset` lie in one chunk.
-    pub(crate) fn check(self, offset: u64, len: u64) -> Result<(), HostError> {
-        let bytes = self.bytes;
+    /// Checks that `len` bytes at `offset` lie in one chunk and in the first `bytes` bytes.
+    pub(crate) fn check(self, offset: u64, len: u64, bytes: u64) -> Result<(), HostError> {
         let end = offset.checked_add(len).filter(|end| *end <= bytes);
         let Some(end) = end else {
             return Err(HostError::Range { offset, len, bytes });
@@ -76,8 +74,10 @@ mod tests {
     fn edges_are_on_units_and_on_memory_pages() {
         for (unit, units, wanted) in [(4_497_408, 300, 64 << 20), (36, 5000, 8192), (4, 9, 1)] {
             let chunks = Chunks::new(unit * units, unit, wanted, 4096);
-            let ranges: Vec<_> = chunks.ranges().collect();
-            assert_eq!(ranges.len() as u64, chunks.count());
+            let ranges: Vec<_> = (0..chunks.holding(u64::MAX))
+                .map(|i| chunks.range(i))
+                .collect();
+            assert!(chunks.range(ranges.len()).is_empty());
             assert_eq!(
                 (ranges[0].start, ranges.last().unwrap().end),
                 (0, unit * units)
@@ -95,32 +95,40 @@ mod tests {
 
     #[test]
     fn a_unit_above_the_wanted_size_is_one_chunk() {
-        assert_eq!(Chunks::new(3 << 20, 1 << 20, 4096, 4096).count(), 3);
+        assert_eq!(
+            Chunks::new(3 << 20, 1 << 20, 4096, 4096).holding(u64::MAX),
+            3
+        );
     }
 
     #[test]
     fn copies_stay_in_one_chunk() {
         let chunks = Chunks::new(3 * 4096 - 4, 4, 4096, 4096);
-        assert_eq!(
-            (chunks.of(4095), chunks.of(4096), chunks.of(12_284)),
-            (Some(0), Some(1), None)
-        );
-        assert_eq!(chunks.check(0, 4096), Ok(()));
-        assert_eq!(chunks.check(12_284, 0), Ok(()));
+        assert_eq!((chunks.of(4095), chunks.of(4096)), (0, 1));
+        assert_eq!((chunks.holding(1), chunks.holding(4097)), (1, 2));
+        let all = 12_284;
+        assert_eq!(chunks.check(0, 4096, all), Ok(()));
+        assert_eq!(chunks.check(12_284, 0, all), Ok(()));
         let crossing = HostError::CrossesChunks {
             offset: 4092,
             len: 8,
             edge: 4096,
         };
-        assert_eq!(chunks.check(4092, 8), Err(crossing));
+        assert_eq!(chunks.check(4092, 8, all), Err(crossing));
         let outside = HostError::Range {
             offset: 8192,
             len: 4096,
             bytes: 12_284,
         };
-        assert_eq!(chunks.check(8192, 4096), Err(outside));
+        assert_eq!(chunks.check(8192, 4096, all), Err(outside));
+        let unpublished = HostError::Range {
+            offset: 4096,
+            len: 4096,
+            bytes: 8188,
+        };
+        assert_eq!(chunks.check(4096, 4096, 8188), Err(unpublished));
         assert!(matches!(
-            chunks.check(u64::MAX, 2),
+            chunks.check(u64::MAX, 2, all),
             Err(HostError::Range { .. })
         ));
     }

@@ -86,6 +86,27 @@ pub enum HostError {
         /// What the device said.
         cause: PinError,
     },
+    /// A pool that could not grow in its order of pages and layers.
+    #[error(
+        "a host pool that is layer-first cannot grow from {pages} to {max_pages} pages: its planes \
+         would have to move; make it page-first or give it all pages at once"
+    )]
+    LayerFirstGrowth {
+        /// Pages at first.
+        pages: u32,
+        /// Pages that were to be reserved.
+        max_pages: u32,
+    },
+    /// A growth above what was reserved.
+    #[error("a host pool of {pages} pages cannot grow to {asked}: {max_pages} are reserved")]
+    AboveReserve {
+        /// Pages now.
+        pages: u32,
+        /// Pages asked for.
+        asked: u32,
+        /// Pages that address space was reserved for.
+        max_pages: u32,
+    },
     /// A page that the pool does not have.
     #[error("page {page} is outside the {pages} pages of the host pool")]
     Page {

@@ -68,23 +68,36 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Registers `regions` in order; at the first refusal those before it are taken back, and the
-    /// index of the refused one is returned.
-    pub(crate) fn register(
-        pinner: Arc<dyn PagePinner>,
-        regions: impl ExactSizeIterator<Item = PinRegion>,
-    ) -> Result<Self, (usize, PinError)> {
-        let mut pins = Self {
-            pinner,
-            regions: Vec::with_capacity(regions.len()),
-        };
-        for (index, region) in regions.enumerate() {
-            pins.pinner
-                .register(region)
-                .map_err(|cause| (index, cause))?;
-            pins.regions.push(region);
+    /// No registration.
+    pub(crate) fn new(pinner: Arc<dyn PagePinner>) -> Self {
+        let regions = Vec::new();
+        Self { pinner, regions }
+    }
+
+    /// Registers one more region.
+    ///
+    /// # Errors
+    /// The refusal; those before it are kept.
+    pub(crate) fn add(&mut self, region: PinRegion) -> Result<(), PinError> {
+        self.pinner.register(region)?;
+        self.regions.push(region);
+        Ok(())
+    }
+
+    /// Takes back what was registered after the first `count`, the last first.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        while self.regions.len() > count
+            && let Some(region) = self.regions.pop()
+        {
+            if let Err(error) = self.pinner.unregister(region) {
+                tracing::error!(
+                    address = region.address,
+                    bytes = region.bytes,
+                    %error,
+                    "host memory could not be unregistered"
+                );
+            }
         }
-        Ok(pins)
     }
 
     /// Regions that are registered.
@@ -95,16 +108,7 @@ impl Pins {
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        while let Some(region) = self.regions.pop() {
-            if let Err(error) = self.pinner.unregister(region) {
-                tracing::error!(
-                    address = region.address,
-                    bytes = region.bytes,
-                    %error,
-                    "host memory could not be unregistered"
-                );
-            }
-        }
+        self.truncate(0);
     }
 }
 
@@ -145,27 +149,35 @@ mod tests {
         }
     }
 
-    fn regions(count: usize) -> impl ExactSizeIterator<Item = PinRegion> {
-        (0..count).map(|address| PinRegion { address, bytes: 1 })
+    fn region(address: usize) -> PinRegion {
+        PinRegion { address, bytes: 1 }
     }
 
     #[test]
-    fn a_refusal_takes_the_earlier_regions_back_in_reverse() {
+    fn a_refusal_keeps_the_earlier_regions_until_they_are_taken_back_in_reverse() {
         let recorder = Arc::new(Recorder {
-            refused: Some(2),
+            refused: Some(3),
             ..Recorder::default()
         });
-        let (index, cause) = Pins::register(recorder.clone(), regions(4)).unwrap_err();
-        assert_eq!((index, cause.code), (2, 2));
+        let mut pins = Pins::new(recorder.clone());
+        for address in 0..3 {
+            pins.add(region(address)).unwrap();
+        }
+        assert_eq!(pins.add(region(3)).unwrap_err().code, 2);
+        assert_eq!(pins.len(), 3);
+        pins.truncate(1);
+        assert_eq!(pins.len(), 1);
         let calls = recorder.calls.lock().unwrap().clone();
-        assert_eq!(calls, [('r', 0), ('r', 1), ('r', 2), ('u', 1), ('u', 0)]);
+        let all = [('r', 0), ('r', 1), ('r', 2), ('r', 3), ('u', 2), ('u', 1)];
+        assert_eq!(calls, all);
     }
 
     #[test]
     fn dropping_takes_all_back_in_reverse() {
         let recorder = Arc::new(Recorder::default());
-        let pins = Pins::register(recorder.clone(), regions(2)).unwrap();
-        assert_eq!(pins.len(), 2);
+        let mut pins = Pins::new(recorder.clone());
+        pins.add(region(0)).unwrap();
+        pins.add(region(1)).unwrap();
         drop(pins);
         let calls = recorder.calls.lock().unwrap().clone();
         assert_eq!(calls, [('r', 0), ('r', 1), ('u', 1), ('u', 0)]);

@@ -7,100 +7,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use striata_core::sync::Mutex;
 use striata_core::{HostLayout, HostStrides, L2Page, LayerId, PageGeometry};
 
-use crate::backing::{self, Backing, HugePages};
+use crate::backing::{self, Backing};
 use crate::budget::{HostMemory, huge_bytes_of};
 use crate::chunks::Chunks;
+use crate::config::HostPoolConfig;
 use crate::error::HostError;
-use crate::pin::{NoPin, PagePinner, PinRegion, Pins};
-use crate::prefault::{self, NumaPlacement, PrefaultWay, Prefaulted};
+use crate::pin::Pins;
+use crate::pinning::Pinning;
+use crate::prefault::{NumaPlacement, Prefault, PrefaultWay};
+use crate::published::Published;
 use crate::region::Region;
 
 const WORD: u64 = size_of::<u32>() as u64;
 
-/// What a pool is made of.
-#[derive(Clone, Debug)]
-pub struct HostPoolConfig {
-    /// Bytes of a page.
-    pub page: PageGeometry,
-    /// Pages; none is reserved.
-    pub pages: u32,
-    /// Order of pages and layers.
-    pub layout: HostLayout,
-    /// Which memory pages are wanted.
-    pub huge_pages: HugePages,
-    /// Whether the memory is made present at once. Off, it is taken from the machine as it is
-    /// first used, which suits short tests and nothing that is measured.
-    pub prefault: bool,
-    /// Threads that make the memory present: 0 for as many as pay, never more than cores.
-    pub prefault_threads: usize,
-    /// NUMA node of the device; ignored where there is one node.
-    pub numa_node: Option<u32>,
-    /// Bytes of one registration, roughly: 64 to 128 MiB.
-    pub chunk_bytes: u64,
-    /// Bytes that the machine must keep.
-    pub reserve_bytes: u64,
-    /// Who page-locks the memory.
-    pub pinner: Arc<dyn PagePinner>,
-}
-
-impl HostPoolConfig {
-    /// Bytes of one registration where nothing else is asked for.
-    pub const CHUNK_BYTES: u64 = 128 << 20;
-    /// Bytes that the machine keeps where nothing else is asked for.
-    pub const RESERVE_BYTES: u64 = 1 << 30;
-
-    /// `pages` pages, page-first, on the best memory pages, present, registered with nobody.
-    #[must_use]
-    pub fn new(page: PageGeometry, pages: u32) -> Self {
-        Self {
-            page,
-            pages,
-            layout: HostLayout::default(),
-            huge_pages: HugePages::default(),
-            prefault: true,
-            prefault_threads: 0,
-            numa_node: None,
-            chunk_bytes: Self::CHUNK_BYTES,
-            reserve_bytes: Self::RESERVE_BYTES,
-            pinner: Arc::new(NoPin),
-        }
-    }
-
-    /// Bytes of the pool.
-    ///
-    /// # Errors
-    /// None at all, or more than can be addressed.
-    fn bytes(&self) -> Result<usize, HostError> {
-        let page = self.page;
-        let chunk = page.chunk_bytes();
-        let too_large = HostError::TooLarge {
-            pages: self.pages,
-            layers: page.layers(),
-            chunk_bytes: chunk,
-        };
-        let page_bytes = chunk
-            .checked_mul(u64::from(page.layers()))
-            .ok_or(too_large.clone())?;
-        let bytes = page_bytes
-            .checked_mul(u64::from(self.pages))
-            .ok_or(too_large.clone())?;
-        if bytes == 0 {
-            let pages = self.pages;
-            return Err(HostError::Empty { pages, page_bytes });
-        }
-        isize::try_from(bytes)
-            .map(isize::unsigned_abs)
-            .map_err(|_| too_large)
-    }
-}
-
 /// How a pool came to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolReport {
-    /// Bytes of the pool.
+    /// Bytes of the pool at first.
     pub bytes: u64,
+    /// Bytes that were made present and registered: whole registrations.
+    pub present_bytes: u64,
+    /// Bytes that the pool may grow to.
+    pub reserved_bytes: u64,
     /// Which memory pages it lies on.
     pub backing: Backing,
     /// Bytes that lie on huge pages, as the kernel counts them; `None` where it does not say.
@@ -109,7 +40,7 @@ pub struct PoolReport {
     pub prefault: PrefaultWay,
     /// Threads that made it present.
     pub prefault_threads: usize,
-    /// How long that took.
+    /// From the begin until all of it was.
     pub prefault_time: Duration,
     /// Where the memory lies.
     pub placement: NumaPlacement,
@@ -119,8 +50,12 @@ pub struct PoolReport {
     pub chunks: usize,
     /// Whether the memory is page-locked.
     pub pinned: bool,
-    /// How long the registrations took.
+    /// How long the registrations took together; they run while later chunks are made present.
     pub register_time: Duration,
+    /// How long the longest of them took.
+    pub longest_register: Duration,
+    /// From the begin to the end.
+    pub total_time: Duration,
 }
 
 /// Pages of one rank in host memory.
@@ -128,16 +63,22 @@ pub struct PoolReport {
 /// Shape: \[pages\]\[layers\]\[page bytes of a layer\], in the order that the layout says. Every
 /// access is by atomic words, so that copies by other threads at the same time are races of
 /// values, never of memory; order is the business of who submits the copies.
+///
+/// Address space is reserved once for all pages that the pool may grow to, so addresses and places
+/// never change; pages and bytes are those of now, and only rise ([`HostPool::grow_to`]).
 #[derive(Debug)]
 pub struct HostPool {
     // Field order is drop order: registrations go before the memory.
-    pins: Pins,
-    region: Region,
+    /// Held by who grows the pool.
+    pub(crate) pins: Mutex<Pins>,
+    pub(crate) region: Region,
+    pub(crate) pinning: Pinning,
+    pub(crate) published: Published,
+    pub(crate) max_pages: u32,
+    pub(crate) reserve_bytes: u64,
     page: PageGeometry,
-    pages: u32,
     layout: HostLayout,
     strides: HostStrides,
-    chunks: Chunks,
     report: PoolReport,
 }
 
@@ -147,55 +88,63 @@ impl HostPool {
     /// # Errors
     /// No bytes or too many; more memory than the machine can spare (nothing was mapped then);
     /// demanded huge pages that are not there; a registration that was refused (those before it
-    /// were taken back).
+    /// were taken back); pages to grow to that are fewer than at first, or in layer-first order.
     pub fn new(config: &HostPoolConfig) -> Result<Self, HostError> {
         Self::on_machine(config, &HostMemory::probe())
     }
 
     fn on_machine(config: &HostPoolConfig, memory: &HostMemory) -> Result<Self, HostError> {
-        let len = config.bytes()?;
-        let bytes = len as u64;
-        let (region, backing) = backing::map(len, config.huge_pages, config.reserve_bytes, memory)?;
         let began = Instant::now();
-        let prefaulted = if config.prefault {
-            let threads = config.prefault_threads;
-            prefault::run(&region, threads, config.numa_node, memory)?
-        } else {
-            Prefaulted {
-                way: PrefaultWay::Skipped,
-                threads: 0,
-                placement: NumaPlacement::Any,
-            }
-        };
-        let prefault_time = began.elapsed();
-        let strides = config.layout.strides(config.page, config.pages);
+        let max_pages = config.reserved_pages()?;
+        let (bytes, reserved) = (config.bytes(config.pages)? as u64, config.bytes(max_pages)?);
+        let strides = config.layout.strides(config.page, max_pages);
         let unit = strides.page.max(strides.layer);
         let memory_page = rustix::param::page_size() as u64;
-        let chunks = Chunks::new(bytes, unit, config.chunk_bytes, memory_page);
-        let began = Instant::now();
-        let pins = register(&region, chunks, &config.pinner)?;
+        let chunks = Chunks::new(reserved as u64, unit, config.chunk_bytes, memory_page);
+        let count = chunks.holding(bytes);
+        let present_bytes = chunks.range(count.saturating_sub(1)).end;
+        let (region, backing) = backing::map(
+            reserved,
+            present_bytes,
+            config.huge_pages,
+            config.reserve_bytes,
+            memory,
+        )?;
+        let prefault = || Prefault::new(config.prefault_threads, config.numa_node, memory);
+        let pinning = Pinning {
+            chunks,
+            prefault: config.prefault.then(prefault),
+        };
+        let mut pins = Pins::new(Arc::clone(&config.pinner));
+        let pinned = pinning.pin(&region, &mut pins, count)?;
         let report = PoolReport {
             bytes,
+            present_bytes,
+            reserved_bytes: reserved as u64,
             backing,
             huge_bytes: huge_bytes(&region),
-            prefault: prefaulted.way,
-            prefault_threads: prefaulted.threads,
-            prefault_time,
-            placement: prefaulted.placement,
+            prefault: pinned.prefaulted.way,
+            prefault_threads: pinned.prefaulted.threads,
+            prefault_time: pinned.prefault_time,
+            placement: pinned.prefaulted.placement,
             chunk_bytes: chunks.chunk_bytes(),
             chunks: pins.len(),
             pinned: config.pinner.locks_pages(),
-            register_time: began.elapsed(),
+            register_time: pinned.register_time,
+            longest_register: pinned.longest_register,
+            total_time: began.elapsed(),
         };
         tracing::debug!(?report, "host pool");
         Ok(Self {
-            pins,
+            pins: Mutex::new(pins),
             region,
+            pinning,
+            published: Published::new(config.pages),
+            max_pages,
+            reserve_bytes: config.reserve_bytes,
             page: config.page,
-            pages: config.pages,
             layout: config.layout,
             strides,
-            chunks,
             report,
         })
     }
@@ -205,10 +154,10 @@ impl HostPool {
     pub const fn geometry(&self) -> PageGeometry {
         self.page
     }
-    /// Pages of the pool.
+    /// Pages of the pool now.
     #[must_use]
-    pub const fn pages(&self) -> u32 {
-        self.pages
+    pub fn pages(&self) -> u32 {
+        self.published.get()
     }
     /// Order of pages and layers.
     #[must_use]
@@ -220,20 +169,31 @@ impl HostPool {
     pub const fn strides(&self) -> HostStrides {
         self.strides
     }
-    /// Bytes of the pool.
+    /// Bytes of the pool now.
     #[must_use]
-    pub const fn bytes(&self) -> u64 {
-        self.region.len() as u64
+    pub fn bytes(&self) -> u64 {
+        self.bytes_of(self.pages())
+    }
+
+    /// Bytes of the first `pages` pages, which are at most those reserved.
+    pub(crate) fn bytes_of(&self, pages: u32) -> u64 {
+        self.page.page_bytes() * u64::from(pages)
     }
     /// How the pool came to be.
     #[must_use]
     pub const fn report(&self) -> &PoolReport {
         &self.report
     }
-    /// Registrations that are held.
+    /// Bytes that lie on huge pages now, as the kernel counts them; `None` where it does not say.
+    /// The kernel walks all mappings of the process for it.
+    #[must_use]
+    pub fn huge_bytes(&self) -> Option<u64> {
+        huge_bytes(&self.region)
+    }
+    /// Registrations that are held; waits for a growth that runs.
     #[must_use]
     pub fn registered(&self) -> usize {
-        self.pins.len()
+        self.pins.lock().len()
     }
 
     /// Address of the first byte, for a device that names host memory by address.
@@ -242,16 +202,16 @@ impl HostPool {
         self.region.address()
     }
 
-    /// All words of the pool, shared with whoever copies.
+    /// All words of the pool now, shared with whoever copies.
     #[must_use]
     pub fn words(&self) -> &[AtomicU32] {
-        self.region.words()
+        &self.region.words()[..index(self.bytes() / WORD)]
     }
 
     /// The registration that holds byte `offset`; `None` outside the pool.
     #[must_use]
     pub fn chunk_of(&self, offset: u64) -> Option<u64> {
-        self.chunks.of(offset)
+        (offset < self.bytes()).then(|| self.pinning.chunks.of(offset))
     }
 
     /// Checks that one copy may touch `len` bytes at `offset`.
@@ -259,7 +219,7 @@ impl HostPool {
     /// # Errors
     /// Bytes outside the pool, or in two registrations.
     pub fn check_copy(&self, offset: u64, len: u64) -> Result<(), HostError> {
-        self.chunks.check(offset, len)
+        self.pinning.chunks.check(offset, len, self.bytes())
     }
 
     /// Byte offset of one page in one layer.
@@ -267,8 +227,9 @@ impl HostPool {
     /// # Errors
     /// A page or a layer that the pool does not have.
     pub fn offset_of(&self, page: L2Page, layer: LayerId) -> Result<u64, HostError> {
-        if page.get() >= self.pages {
-            let (page, pages) = (page.get(), self.pages);
+        let pages = self.pages();
+        if page.get() >= pages {
+            let page = page.get();
             return Err(HostError::Page { page, pages });
         }
         if layer.get() >= self.page.layers() {
@@ -355,25 +316,6 @@ impl HostPool {
 )]
 const fn index(words: u64) -> usize {
     words as usize
-}
-
-fn register(
-    region: &Region,
-    chunks: Chunks,
-    pinner: &Arc<dyn PagePinner>,
-) -> Result<Pins, HostError> {
-    let ranges: Vec<_> = chunks.ranges().collect();
-    let address = region.address();
-    let regions = ranges.iter().map(|range| PinRegion {
-        address: address + index(range.start),
-        bytes: index(range.end - range.start),
-    });
-    Pins::register(Arc::clone(pinner), regions).map_err(|(chunk, cause)| HostError::Register {
-        chunk,
-        chunks: ranges.len(),
-        bytes: ranges[chunk].end - ranges[chunk].start,
-        cause,
-    })
 }
 
 fn huge_bytes(region: &Region) -> Option<u64> {

@@ -7,7 +7,8 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::pin::PinError;
+use crate::backing::HugePages;
+use crate::pin::{PagePinner, PinError, PinRegion};
 
 const LAYOUTS: [HostLayout; 2] = [HostLayout::PageFirst, HostLayout::LayerFirst];
 

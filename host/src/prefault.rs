@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Makes the memory of a pool present before it is used, in parallel, on the wanted NUMA node.
+//!
+//! Threads take steps of some huge pages in order, so that the memory fills from the front and
+//! registration can follow close behind.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Instant;
 
 use crate::budget::HostMemory;
 use crate::error::HostError;
+use crate::frontier::Frontier;
 use crate::region::{HUGE_PAGE, Region};
 
 /// More threads than this were measured to be slower: they fight for the kernel's locks.
-const MAX_AUTO_THREADS: usize = 8;
+const MAX_AUTO_THREADS: usize = 4;
+/// Bytes of a step, in whole huge pages: some milliseconds of a thread.
+const STEP: usize = 16 * HUGE_PAGE;
 
 /// How the memory was made present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,80 +47,210 @@ pub(crate) struct Prefaulted {
     pub(crate) way: PrefaultWay,
     pub(crate) threads: usize,
     pub(crate) placement: NumaPlacement,
+    /// When the last step ended.
+    pub(crate) ended: Instant,
 }
 
-/// Makes all of `region` present with `threads` threads (0: as many as pay), on `node`.
-///
-/// # Errors
-/// The machine has no memory left, or the kernel refuses.
-pub(crate) fn run(
-    region: &Region,
-    threads: usize,
-    node: Option<u32>,
-    memory: &HostMemory,
-) -> Result<Prefaulted, HostError> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let several = memory.numa_nodes.as_ref().is_some_and(|n| n.len() > 1);
-    let node = node.filter(|_| several);
-    let cpus = node.and_then(cpus_of);
-    let threads = match threads {
-        0 => cores.min(MAX_AUTO_THREADS),
-        asked => asked.min(cores),
-    };
-    let spans = spans(region.len(), threads);
-    let results: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = spans
-            .iter()
-            .map(|span| scope.spawn(|| populate(region, span.clone(), cpus.as_deref())))
-            .collect();
-        workers
-            .into_iter()
-            .map(thread::ScopedJoinHandle::join)
-            .collect()
-    });
-    let mut done = Prefaulted {
-        way: PrefaultWay::Populate,
-        threads: spans.len(),
-        placement: node.map_or(NumaPlacement::Any, NumaPlacement::FirstTouch),
-    };
-    for (span, result) in spans.iter().zip(results) {
-        let failed = |reason: String| HostError::Prefault {
-            start: span.start as u64,
-            end: span.end as u64,
-            reason,
-        };
-        let (way, moved) = result
-            .map_err(|_| failed("a prefault thread panicked".to_owned()))?
-            .map_err(|error| failed(error.to_string()))?;
-        if way == PrefaultWay::Touch {
-            done.way = way;
-        }
-        if let (false, Some(node)) = (moved, node) {
-            done.placement = NumaPlacement::Refused(node);
+impl Prefaulted {
+    /// What a prefault that was not asked for did.
+    pub(crate) fn skipped() -> Self {
+        Self {
+            way: PrefaultWay::Skipped,
+            threads: 0,
+            placement: NumaPlacement::Any,
+            ended: Instant::now(),
         }
     }
-    Ok(done)
 }
 
-/// Cuts `len` bytes into at most `threads` spans whose edges are on huge pages.
-fn spans(len: usize, threads: usize) -> Vec<Range<usize>> {
-    let share = len.div_ceil(threads.max(1)).max(1);
-    let each = share.next_multiple_of(HUGE_PAGE);
-    (0..len)
-        .step_by(each)
-        .map(|start| start..start.saturating_add(each).min(len))
-        .collect()
+/// Who makes memory present.
+#[derive(Clone, Debug)]
+pub(crate) struct Prefault {
+    threads: usize,
+    /// The wanted node, where there are several.
+    node: Option<u32>,
+    /// Its processors.
+    cpus: Option<Vec<u32>>,
 }
 
-/// Makes one span present; also says whether the thread runs on the wanted processors.
-fn populate(
-    region: &Region,
+impl Prefault {
+    /// `threads` threads (0: as many as pay, never more than cores) on the processors of `node`.
+    pub(crate) fn new(threads: usize, node: Option<u32>, memory: &HostMemory) -> Self {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let several = memory.numa_nodes.as_ref().is_some_and(|n| n.len() > 1);
+        let node = node.filter(|_| several);
+        Self {
+            threads: match threads {
+                0 => cores.min(MAX_AUTO_THREADS),
+                asked => asked.min(cores),
+            },
+            node,
+            cpus: node.and_then(cpus_of),
+        }
+    }
+
+    /// Makes `span` of `region` present. Meanwhile `behind` runs on the calling thread and may wait
+    /// for the bytes from the front; if it fails, the rest is left alone.
+    ///
+    /// # Errors
+    /// The machine has no memory left, or the kernel refuses; what `behind` says.
+    pub(crate) fn run(
+        &self,
+        region: &Region,
+        span: Range<usize>,
+        behind: impl FnOnce(&Progress<'_>) -> Result<(), HostError>,
+    ) -> Result<Prefaulted, HostError> {
+        let steps = Steps { span };
+        let frontier = Frontier::new(steps.count());
+        let progress = Progress {
+            steps: &steps,
+            frontier: &frontier,
+        };
+        let threads = self.threads.min(steps.count()).max(1);
+        let (done, workers) = thread::scope(|scope| {
+            let work = || self.work(region, progress);
+            let start = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+            let workers: Vec<_> = (0..threads).filter_map(start).collect();
+            // A machine that starts no thread: the caller makes all present, then looks at it.
+            let own = workers.is_empty().then(work);
+            let done = behind(&progress).and_then(|()| progress.wait(steps.span.end));
+            frontier.stop();
+            let ended = workers.into_iter().map(thread::ScopedJoinHandle::join);
+            // One that panicked has failed its step.
+            (
+                done,
+                own.into_iter().chain(ended.flatten()).collect::<Vec<_>>(),
+            )
+        });
+        done?;
+        let mut prefaulted = Prefaulted {
+            way: PrefaultWay::Populate,
+            threads: workers.len(),
+            placement: self
+                .node
+                .map_or(NumaPlacement::Any, NumaPlacement::FirstTouch),
+            ended: workers
+                .iter()
+                .map(|worker| worker.ended)
+                .max()
+                .unwrap_or_else(Instant::now),
+        };
+        if workers.iter().any(|worker| worker.touched) {
+            prefaulted.way = PrefaultWay::Touch;
+        }
+        if let (Some(node), true) = (self.node, workers.iter().any(|worker| !worker.moved)) {
+            prefaulted.placement = NumaPlacement::Refused(node);
+        }
+        Ok(prefaulted)
+    }
+
+    /// Takes steps until there is none.
+    fn work(&self, region: &Region, progress: Progress<'_>) -> Worker {
+        let mut worker = Worker {
+            moved: self.cpus.as_deref().is_some_and(move_to),
+            touched: false,
+            ended: Instant::now(),
+        };
+        while let Some(number) = progress.frontier.take() {
+            let mut step = Taken {
+                progress,
+                number,
+                result: None,
+            };
+            let populated = populate(region, progress.steps.range(number));
+            worker.touched |= matches!(populated, Ok(PrefaultWay::Touch));
+            step.result = Some(populated.map(|_| ()).map_err(|error| error.to_string()));
+        }
+        worker.ended = Instant::now();
+        worker
+    }
+}
+
+/// What became of one thread.
+struct Worker {
+    /// Whether it ran on the wanted processors.
+    moved: bool,
+    /// Whether it had to touch pages one by one.
+    touched: bool,
+    ended: Instant,
+}
+
+/// A step in the hands of a thread; who waits is told of its end also if the thread panics.
+struct Taken<'a> {
+    progress: Progress<'a>,
+    number: usize,
+    result: Option<Result<(), String>>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let panicked = || Err("a prefault thread panicked".to_owned());
+        let result = self.result.take().unwrap_or_else(panicked);
+        let range = self.progress.steps.range(self.number);
+        let failed = |reason| HostError::Prefault {
+            start: range.start as u64,
+            end: range.end as u64,
+            reason,
+        };
+        self.progress
+            .frontier
+            .end(self.number, result.map_err(failed));
+    }
+}
+
+/// How far a prefault has come.
+#[derive(Clone, Copy)]
+pub(crate) struct Progress<'a> {
+    steps: &'a Steps,
+    frontier: &'a Frontier<HostError>,
+}
+
+impl Progress<'_> {
+    /// Blocks until all bytes before byte `end` of the region are present.
+    ///
+    /// # Errors
+    /// The prefault failed.
+    pub(crate) fn wait(&self, end: usize) -> Result<(), HostError> {
+        if self.frontier.wait(self.steps.before(end))? {
+            return Ok(());
+        }
+        Err(HostError::Prefault {
+            start: self.steps.span.start as u64,
+            end: end as u64,
+            reason: "it was given up".to_owned(),
+        })
+    }
+}
+
+/// A span in steps whose edges are on huge pages.
+struct Steps {
     span: Range<usize>,
-    cpus: Option<&[u32]>,
-) -> std::io::Result<(PrefaultWay, bool)> {
-    let moved = cpus.is_some_and(move_to);
+}
+
+impl Steps {
+    /// How many hold the bytes of the span before byte `end`.
+    const fn before(&self, end: usize) -> usize {
+        if end <= self.span.start {
+            return 0;
+        }
+        (end - 1) / STEP + 1 - self.span.start / STEP
+    }
+
+    const fn count(&self) -> usize {
+        self.before(self.span.end)
+    }
+
+    fn range(&self, number: usize) -> Range<usize> {
+        let start = (self.span.start / STEP + number).saturating_mul(STEP);
+        let end = start.saturating_add(STEP);
+        start.max(self.span.start)..end.min(self.span.end)
+    }
+}
+
+/// Makes one span present.
+fn populate(region: &Region, span: Range<usize>) -> std::io::Result<PrefaultWay> {
     match region.populate(span.clone()) {
-        Ok(()) => Ok((PrefaultWay::Populate, moved)),
+        Ok(()) => Ok(PrefaultWay::Populate),
         // An older kernel does not know the call, another platform does not have it.
         Err(error)
             if matches!(
@@ -122,7 +259,7 @@ fn populate(
             ) =>
         {
             touch(region, span);
-            Ok((PrefaultWay::Touch, moved))
+            Ok(PrefaultWay::Touch)
         }
         Err(error) => Err(error),
     }
@@ -170,13 +307,22 @@ fn move_to(_cpus: &[u32]) -> bool {
 mod tests {
     use super::*;
 
+    fn threads(threads: usize) -> Prefault {
+        Prefault::new(threads, Some(0), &HostMemory::default())
+    }
+
     #[test]
-    fn spans_cover_every_byte_once() {
-        for (len, threads) in [(1, 4), (5 << 20, 2), (7 << 20, 3), (4 << 20, 0), (0, 2)] {
-            let spans = spans(len, threads);
-            assert!(spans.len() <= threads.max(1));
-            assert_eq!(spans.iter().map(Range::len).sum::<usize>(), len);
-            assert!(spans.windows(2).all(|p| p[0].end == p[1].start));
+    fn steps_cover_every_byte_once_and_meet_on_huge_pages() {
+        for span in [0..0, 0..1, 0..STEP, 5..2 * STEP + 1, STEP - 1..STEP + 1] {
+            let steps = Steps { span: span.clone() };
+            let ranges: Vec<_> = (0..steps.count()).map(|step| steps.range(step)).collect();
+            assert_eq!(ranges.iter().map(Range::len).sum::<usize>(), span.len());
+            assert!(ranges.windows(2).all(|p| p[0].end == p[1].start));
+            assert!(ranges.windows(2).all(|p| p[0].end % HUGE_PAGE == 0));
+            for end in span.clone().step_by(STEP / 3) {
+                let present: usize = ranges[..steps.before(end)].iter().map(Range::len).sum();
+                assert!(span.start + present >= end);
+            }
         }
     }
 
@@ -191,9 +337,38 @@ mod tests {
     #[test]
     fn threads_never_outnumber_cores() {
         let region = Region::plain(16 << 20, HUGE_PAGE).unwrap();
-        let done = run(&region, 1000, Some(0), &HostMemory::default()).unwrap();
+        let done = threads(1000).run(&region, 0..16 << 20, |_| Ok(())).unwrap();
         let cores = thread::available_parallelism().map_or(1, usize::from);
         assert!(done.threads <= cores);
         assert_eq!(done.placement, NumaPlacement::Any);
+    }
+
+    #[test]
+    fn who_follows_behind_waits_for_the_bytes_and_can_give_up() {
+        let region = Region::plain(3 * STEP, HUGE_PAGE).unwrap();
+        let mut waited = 0;
+        let done = threads(2).run(&region, HUGE_PAGE..3 * STEP, |progress| {
+            for end in [HUGE_PAGE, STEP, 2 * STEP + 4] {
+                progress.wait(end)?;
+                waited += 1;
+            }
+            Ok(())
+        });
+        assert!(done.is_ok() && waited == 3);
+        let refused = HostError::Page { page: 1, pages: 1 };
+        let given_up = threads(1).run(&region, 0..3 * STEP, |_| Err(refused.clone()));
+        assert_eq!(given_up, Err(refused));
+    }
+
+    #[test]
+    fn memory_that_is_not_there_is_named() {
+        let region = Region::plain(HUGE_PAGE, HUGE_PAGE).unwrap();
+        // Past the mapping: the kernel refuses, and nobody waits for ever.
+        let outside = 8 * STEP..9 * STEP;
+        let refused = threads(2).run(&region, outside.clone(), |progress| progress.wait(9 * STEP));
+        let Err(HostError::Prefault { start, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(start, outside.start as u64);
     }
 }

@@ -108,6 +108,25 @@ impl Region {
             .advise_range(memmap2::Advice::PopulateWrite, self.start + span.start, len)
     }
 
+    /// Gives the memory of `span` back to the machine; its words are zero when they are next read.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn discard(&self, span: Range<usize>) -> io::Result<()> {
+        let (start, len) = (self.start + span.start, span.len());
+        // SAFETY: anonymous memory becomes zero, as if every word of the range were stored to; all
+        // shared views are of atomic words, so that this is no data race, and the caller of
+        // `&self` holds no plain view.
+        unsafe {
+            self.map
+                .unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len)
+        }
+    }
+
+    /// Gives memory back, for which this platform has no call.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn discard(&self, _span: Range<usize>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Makes the bytes of `span` present, for which this platform has no call.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn populate(&self, _span: Range<usize>) -> io::Result<()> {
@@ -143,6 +162,17 @@ mod tests {
         assert_eq!(region.words_mut()[3072], 7);
         region.words_mut()[0] = 9;
         assert_eq!(region.words()[0].load(Ordering::Relaxed), 9);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn discarded_words_are_zero_and_their_neighbours_are_not() {
+        let mut region = Region::plain(2 * HUGE_PAGE, HUGE_PAGE).unwrap();
+        region.words_mut().fill(5);
+        region.discard(HUGE_PAGE..2 * HUGE_PAGE).unwrap();
+        let half = HUGE_PAGE / WORD;
+        assert!(region.words_mut()[..half].iter().all(|word| *word == 5));
+        assert!(region.words_mut()[half..].iter().all(|word| *word == 0));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! | [`packed::PackedForm::pack`] | the message to one destination | rows x (o + 4 B) |
 //! | [`row_list::gather`] | rows of a plane by list to a dense buffer | 2 x rows x row bytes |
 //! | [`row_list::scatter`] | rows of a dense buffer by list to a plane | 2 x rows x row bytes |
+//! | [`cells::places`] | cells of the planes of many layers, to and from a far side | 2 x cells x layers x cell bytes |
 //! | [`table::TableParams`] | page tables of a batch on one rank | cells x 4 |
 //! | [`page_copy::PageCopyParams`] | pages between planes and mapped host memory in one launch | pages x page bytes |
 //! | [`page_copy::READ_UNIT`] | memory is read and nothing is kept, for measurements of bandwidth | all of it |
@@ -19,6 +20,7 @@
 //! [`source`] holds the CUDA text of all of them.
 #![forbid(unsafe_code)]
 
+pub mod cells;
 pub mod lse;
 pub mod packed;
 pub mod page_copy;

@@ -12,7 +12,8 @@ const GOLDEN_32: u32 = 0x9E37_79B1;
 const GOLDEN_64: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Words that are made or compared together.
-const BLOCK: usize = 64;
+const BLOCK: usize = BLOCK_WORDS as usize;
+const BLOCK_WORDS: u32 = 64;
 
 /// Words of one record of [`VerifyLog`].
 pub const RECORD_WORDS: usize = 4;
@@ -120,8 +121,8 @@ impl Base {
 
     /// The words from `first` on, in a shape that the compiler turns into vector code.
     fn words(self, first: u32, block: &mut [u32]) {
-        for (index, word) in (first..).zip(block) {
-            *word = self.word(index);
+        for (offset, word) in (0u32..).zip(block) {
+            *word = self.word(first.wrapping_add(offset));
         }
     }
 }
@@ -147,11 +148,25 @@ fn words_of<'a>(
     ))
 }
 
+/// Items with the numbers `first`, `first + step` and so on. They wrap, as on the device.
+fn numbered<I: Iterator>(first: u32, step: u32, items: I) -> impl Iterator<Item = (u32, I::Item)> {
+    let mut next = first;
+    items.map(move |item| {
+        let number = next;
+        next = next.wrapping_add(step);
+        (number, item)
+    })
+}
+
+/// Blocks of words with the index of the first of each.
+fn blocks(first: u32, body: &[AtomicU32]) -> impl Iterator<Item = (u32, &[AtomicU32])> {
+    numbered(first, BLOCK_WORDS, body.chunks(BLOCK))
+}
+
 /// Whether words hold their fingerprints, a block at a time.
 fn all_right(base: Base, first: u32, body: &[AtomicU32]) -> bool {
     let mut expected = [0; BLOCK];
-    let starts = (first..).step_by(BLOCK);
-    starts.zip(body.chunks(BLOCK)).all(|(start, block)| {
+    blocks(first, body).all(|(start, block)| {
         base.words(start, &mut expected[..block.len()]);
         let pairs = block.iter().zip(&expected);
         pairs.fold(0, |differ, (word, want)| {
@@ -169,12 +184,9 @@ fn rows_of<'a>(
 ) -> Option<impl Iterator<Item = (u32, &'a [AtomicU32])>> {
     let (_, body) = words_of(plane, &params, span)?;
     let words = params.row_words as usize;
-    let stride = params.stride.max(1) as usize;
-    Some(
-        (span.skip..)
-            .step_by(stride)
-            .zip(body.chunks_exact(words.max(1)).step_by(stride)),
-    )
+    let stride = params.stride.max(1);
+    let rows = body.chunks_exact(words.max(1)).step_by(stride as usize);
+    Some(numbered(span.skip, stride, rows))
 }
 
 /// Writes the fingerprints of `spans` into a plane; shape of the plane: \[rows\]\[row words\].
@@ -203,7 +215,7 @@ pub fn fill(plane: &[AtomicU32], params: &RowParams, spans: &[RowSpan]) -> bool 
 
 fn fill_words(base: Base, first: u32, body: &[AtomicU32]) {
     let mut words = [0; BLOCK];
-    for (start, block) in (first..).step_by(BLOCK).zip(body.chunks(BLOCK)) {
+    for (start, block) in blocks(first, body) {
         base.words(start, &mut words[..block.len()]);
         for (word, value) in block.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
@@ -245,7 +257,7 @@ pub fn verify(
         }
         for (row, body) in rows {
             let first = row.wrapping_mul(params.row_words);
-            let differs = (first..).zip(body).fold(0, |all, (index, word)| {
+            let differs = numbered(first, 1, body.iter()).fold(0, |all, (index, word)| {
                 all | (word.load(Ordering::Relaxed) ^ base.word(index))
             });
             if differs != 0 {
@@ -263,10 +275,10 @@ pub fn verify(
 pub struct VerifyLog<'a>(&'a [AtomicU32]);
 
 impl<'a> VerifyLog<'a> {
-    /// Words of a log with room for `records` records.
+    /// Words of a log with room for `records` records. Saturates.
     #[must_use]
     pub const fn words(records: usize) -> usize {
-        1 + records * RECORD_WORDS
+        records.saturating_mul(RECORD_WORDS).saturating_add(1)
     }
 
     /// A log over `words`; none if there is no word for the count.
@@ -313,6 +325,48 @@ mod tests {
 
     fn plane(words: usize) -> Vec<AtomicU32> {
         (0..words).map(|_| AtomicU32::new(0)).collect()
+    }
+
+    /// Seen to fail, in every one of its parts, if rows and words are counted without wrapping.
+    #[test]
+    fn rows_and_words_wrap_past_32_bits() {
+        for (stride, skip, row_words) in [(1, u32::MAX - 1, 3), (2, u32::MAX, 90)] {
+            let plane = plane(4 * 90);
+            let params = RowParams {
+                row_words,
+                stride,
+                ..PARAMS
+            };
+            let spans = [span(0, 0, 4, skip)];
+            assert!(fill(&plane, &params, &spans));
+            let mut wrong = Vec::new();
+            verify(&plane, &params, &spans, |mismatch| wrong.push(mismatch.row));
+            assert!(wrong.is_empty(), "{wrong:?}");
+            let rows: Vec<u32> = (0..4).step_by(stride as usize).collect();
+            for row in &rows {
+                let at = (row * row_words) as usize;
+                let word = plane[at].fetch_xor(1, Ordering::Relaxed);
+                let row = skip.wrapping_add(*row);
+                assert_eq!(word, fingerprint(spans[0].seed, &params, row, 0));
+            }
+            let compared = verify(&plane, &params, &spans, |mismatch| wrong.push(mismatch.row));
+            let all = rows.iter().map(|row| skip.wrapping_add(*row));
+            assert_eq!(wrong, all.collect::<Vec<_>>());
+            assert_eq!(compared, wrong.len() as u64);
+        }
+        // A row whose words have numbers on both sides of 2^32.
+        let plane = plane(8);
+        let params = RowParams {
+            row_words: 4,
+            ..PARAMS
+        };
+        let spans = [span(3, 0, 2, (1 << 30) - 1)];
+        assert!(fill(&plane, &params, &spans));
+        assert_eq!(
+            verify(&plane, &params, &spans, |wrong| panic!("{wrong:?}")),
+            2
+        );
+        assert_eq!(VerifyLog::words(usize::MAX), usize::MAX);
     }
 
     const PARAMS: RowParams = RowParams {

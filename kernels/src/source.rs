@@ -50,6 +50,12 @@ pub const SOURCES: [Source; 8] = [
             Kernel::Scatter16,
             Kernel::Scatter8,
             Kernel::Scatter4,
+            Kernel::GatherCells16,
+            Kernel::GatherCells8,
+            Kernel::GatherCells4,
+            Kernel::ScatterCells16,
+            Kernel::ScatterCells8,
+            Kernel::ScatterCells4,
         ],
     },
     Source {
@@ -103,6 +109,18 @@ pub enum Kernel {
     Scatter8,
     /// The same, 4 bytes at a time.
     Scatter4,
+    /// Cells of planes to a far side, 16 bytes at a time.
+    GatherCells16,
+    /// The same, 8 bytes at a time.
+    GatherCells8,
+    /// The same, 4 bytes at a time.
+    GatherCells4,
+    /// Cells of a far side to planes, 16 bytes at a time.
+    ScatterCells16,
+    /// The same, 8 bytes at a time.
+    ScatterCells8,
+    /// The same, 4 bytes at a time.
+    ScatterCells4,
     /// Builds page tables.
     PageTables,
     /// Evaluates the stripe.
@@ -135,6 +153,12 @@ impl Kernel {
             Self::Scatter16 => "striata_scatter_rows_16",
             Self::Scatter8 => "striata_scatter_rows_8",
             Self::Scatter4 => "striata_scatter_rows_4",
+            Self::GatherCells16 => "striata_gather_cells_16",
+            Self::GatherCells8 => "striata_gather_cells_8",
+            Self::GatherCells4 => "striata_gather_cells_4",
+            Self::ScatterCells16 => "striata_scatter_cells_16",
+            Self::ScatterCells8 => "striata_scatter_cells_8",
+            Self::ScatterCells4 => "striata_scatter_cells_4",
             Self::PageTables => "striata_page_tables",
             Self::StripeCheck => "striata_stripe_check",
             Self::Spin => "striata_spin",
@@ -155,7 +179,13 @@ impl Kernel {
             | Self::Gather4
             | Self::Scatter16
             | Self::Scatter8
-            | Self::Scatter4 => 1,
+            | Self::Scatter4
+            | Self::GatherCells16
+            | Self::GatherCells8
+            | Self::GatherCells4
+            | Self::ScatterCells16
+            | Self::ScatterCells8
+            | Self::ScatterCells4 => 1,
             Self::PageTables => 2,
             Self::StripeCheck => 3,
             Self::Spin => 4,

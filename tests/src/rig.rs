@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A replica on simulated devices, driven a request at a time.
 
+use std::sync::Arc;
+
 use striata::core::prefix::Namespace;
 use striata::core::{LayerId, PageGeometry, PoolGeometry, PoolKind, Stripe, TokenPos};
 use striata::gpu::Device;
+use striata::gpu::L1Planes;
 use striata::gpu::sim::{SimConfig, SimDevice, SimStream};
-use striata::{Confirm, HiCache, HiCacheSetup, Lease, PlannerConfig, Prefix, Reserve};
+use striata::gpu::transfer::TransferConfig;
+use striata::host::{HostPool, HostPoolConfig, PagePinner};
+use striata::{Confirm, HiCache, HiCacheSetup, Lease, PlannerConfig, Prefix, Reserve, ShardGroup};
 
 /// Sizes of a rig.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +29,22 @@ pub struct RigConfig {
     pub l1_pages: u64,
     /// Pages of L2.
     pub l2_pages: u32,
+}
+
+impl RigConfig {
+    fn pool(&self) -> PoolGeometry {
+        let stripe = Stripe::new(self.dcp, self.page_rows).expect("a stripe");
+        let page = PageGeometry::new(self.page_rows, self.row_bytes, self.layers)
+            .expect("a page geometry");
+        let rows = self.l1_pages * u64::from(self.page_rows);
+        PoolGeometry::owned(PoolKind::Striped, stripe, page, rows).expect("a pool")
+    }
+
+    fn devices(&self) -> Vec<SimDevice> {
+        (0..self.groups * self.dcp)
+            .map(|rank| SimDevice::new(SimConfig::new(rank)))
+            .collect()
+    }
 }
 
 /// What a request found and what was read back.
@@ -75,20 +96,52 @@ impl Rig {
     /// Sizes that the engine refuses.
     #[must_use]
     pub fn new(config: RigConfig) -> Self {
-        let stripe = Stripe::new(config.dcp, config.page_rows).expect("a stripe");
-        let page = PageGeometry::new(config.page_rows, config.row_bytes, config.layers)
-            .expect("a page geometry");
-        let rows = config.l1_pages * u64::from(config.page_rows);
-        let pool = PoolGeometry::owned(PoolKind::Striped, stripe, page, rows).expect("a pool");
-        let setup = HiCacheSetup::new(PlannerConfig::new(pool, config.l2_pages));
-        let devices: Vec<_> = (0..config.groups * config.dcp)
-            .map(|rank| SimDevice::new(SimConfig::new(rank)))
-            .collect();
-        let streams = devices
+        let setup = HiCacheSetup::new(PlannerConfig::new(config.pool(), config.l2_pages));
+        let cache = HiCache::new(&setup, config.devices()).expect("an engine");
+        Self::over(config, cache)
+    }
+
+    /// An empty engine whose L2 may grow to `l2_max_pages` pages, in registrations of a page and
+    /// `pinner`'s for each rank.
+    ///
+    /// # Panics
+    /// Sizes that the engine refuses.
+    #[must_use]
+    pub fn growing(
+        config: RigConfig,
+        l2_max_pages: u32,
+        pinner: impl Fn(usize) -> Arc<dyn PagePinner>,
+    ) -> Self {
+        let pool = config.pool();
+        let mut planner = PlannerConfig::new(pool, config.l2_pages);
+        planner.l2_max_pages = Some(l2_max_pages);
+        let devices = config.devices();
+        let planes = devices
             .iter()
-            .map(|d| d.stream("compute").expect("a stream"))
+            .map(|device| Arc::new(L1Planes::alloc(device, pool).expect("planes")));
+        let hosts = (0..devices.len()).map(|rank| {
+            let host = HostPoolConfig {
+                max_pages: Some(l2_max_pages),
+                chunk_bytes: 1,
+                pinner: pinner(rank),
+                ..HostPoolConfig::new(pool.page(), config.l2_pages)
+            };
+            Some(Arc::new(HostPool::new(&host).expect("a host pool")))
+        });
+        let (planes, hosts) = (planes.collect(), hosts.collect());
+        let shards = ShardGroup::new(pool, devices, planes, hosts, &TransferConfig::default());
+        let setup = HiCacheSetup::new(planner);
+        let cache = HiCache::with_shards(&setup, shards.expect("ranks")).expect("an engine");
+        Self::over(config, cache)
+    }
+
+    fn over(config: RigConfig, cache: HiCache<SimDevice>) -> Self {
+        let streams = cache
+            .shards()
+            .shards()
+            .iter()
+            .map(|shard| shard.device().stream("compute").expect("a stream"))
             .collect();
-        let cache = HiCache::new(&setup, devices).expect("an engine");
         Self {
             cache,
             config,

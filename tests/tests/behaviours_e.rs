@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Section E of the required behaviours on the ranks of a replica, and 26 and 53: what no rank waits
-//! for, what all ranks agree on, what a copy in flight holds, and what a load burst delays.
+//! Section E of the required behaviours on the ranks of a replica, and 26: what no rank waits for,
+//! what all ranks agree on, and what a copy in flight holds.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "small numbers of these tests"
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use striata::core::{
     FenceId, L1Page, L2Page, LayerId, OpId, PageGeometry, PagePair, PoolGeometry, PoolKind, Stripe,
 };
-use striata::gpu::sim::{
-    CostModel, Fault, FaultPlan, OpClass, SimConfig, SimDevice, SimScheduler, SimStream,
-};
-use striata::gpu::transfer::{Completion, LoadJob, Submission, TransferConfig, TransferEngine};
-use striata::gpu::{Device, DeviceTime, L1Planes};
+use striata::gpu::sim::{Fault, FaultPlan, OpClass, SimConfig, SimDevice, SimScheduler, SimStream};
+use striata::gpu::transfer::{Submission, TransferConfig};
+use striata::gpu::{Device, L1Planes};
 use striata::host::{HostPool, HostPoolConfig, HugePages};
-use striata::{Ack, Error, Order, OrderKind, ShardGroup};
+use striata::{Ack, Confirm, Error, Order, OrderKind, Prefix, Reserve, ShardGroup};
+use striata_tests::model::{contents_of, keys_of};
+use striata_tests::stepped::{Sizes, Stepped, namespace};
 
 const RANKS: u32 = 4;
 const PAGES: u32 = 40;
@@ -260,6 +260,81 @@ fn b35_rank_consensus_the_failure_of_one_rank_is_the_outcome_of_all() {
     }
 }
 
+/// A request of `path` from start to end on all ranks, of which the first `known` pages are read and
+/// the others are computed. Returns its pages that hit on L1 and on L2.
+fn serve(engine: &mut Stepped, path: &[u8], known: usize) -> (u64, u64) {
+    let (keys, w) = (keys_of(0, path), engine.page_tokens());
+    let tokens = path.len() as u64 * w;
+    let prefix = Prefix::Keys {
+        keys: &keys,
+        tokens,
+    };
+    let outcome = engine.cache.reserve(namespace(0), prefix).unwrap();
+    let Reserve::Granted(lease) = outcome else {
+        panic!("{outcome:?}");
+    };
+    engine.cache.start_loads().unwrap();
+    let contents = contents_of(0, 0, path);
+    let forward = engine.forward(&lease, &contents, known).unwrap();
+    engine.settle().unwrap();
+    assert_eq!(engine.cache.confirm(&lease).unwrap(), Confirm::Done);
+    assert_eq!(engine.differing(&forward).unwrap(), Some(vec![]));
+    engine.cache.insert(&lease, tokens).unwrap();
+    let hits = (lease.hit_tokens_l1() / w, lease.hit_tokens_l2() / w);
+    drop(lease);
+    engine.settle().unwrap();
+    engine.check();
+    hits
+}
+
+/// 35, decided once for all ranks: rank 2 does not take the tenth page of a store. No rank keeps it:
+/// L2 has nine pages, the lookup gives nine, their bytes come back on every rank, and the room of
+/// the others is free again.
+#[test]
+fn b35_rank_consensus_no_rank_keeps_the_page_that_one_refused() {
+    for refusing in 0..RANKS as usize {
+        let sizes = Sizes {
+            dcp: RANKS,
+            groups: 1,
+            page_rows: 2,
+            layers: 3,
+            l1_pages: 16,
+            l2_pages: 16,
+            call_pieces: 512,
+        };
+        let mut engine = Stepped::new(35, sizes, |_| {});
+        let fault = Fault::Fail { good_pieces: 9 };
+        let plan = FaultPlan::new().with(OpClass::Copy, 0, fault);
+        engine.device(refusing).arm(&plan);
+        let path = [0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 0];
+        assert_eq!(serve(&mut engine, &path[..12], 0), (0, 0));
+        let (keys, w) = (keys_of(0, &path), engine.page_tokens());
+        let whole = Prefix::Keys {
+            keys: &keys,
+            tokens: 13 * w,
+        };
+        let found = engine.cache.lookup(namespace(0), whole);
+        assert_eq!((found.tokens_l1, found.tokens_l2), (12 * w, 0));
+        let stats = engine.cache.stats();
+        assert_eq!((stats.stored_pages, stats.failed_store_pages), (9, 3));
+        assert_eq!((stats.resident_pages_l2, stats.free_pages_l2), (9, 16 - 9));
+        let named = engine.cache.shards().fault().unwrap().to_owned();
+        assert!(named.contains(&format!("on rank {refusing}: ")), "{named}");
+
+        engine.cache.evict(12).unwrap();
+        let found = engine.cache.lookup(namespace(0), whole);
+        assert_eq!((found.tokens_l1, found.tokens_l2), (0, 9 * w));
+        // Nine pages are read on all ranks, and the others are computed again and stored: what was
+        // reserved for them can be had.
+        assert_eq!(serve(&mut engine, &path, 9), (0, 9));
+        let stats = engine.cache.stats();
+        assert_eq!((stats.resident_pages_l2, stats.free_pages_l2), (13, 3));
+        engine.cache.evict(13).unwrap();
+        assert_eq!(serve(&mut engine, &path, 12), (0, 12));
+        engine.empty(1).unwrap();
+    }
+}
+
 /// 26: A load that is cancelled after k units of submission on every rank is acknowledged once, when
 /// its copies have ended everywhere; so is one that a rank had submitted to its end.
 #[test]
@@ -297,141 +372,4 @@ fn b26_abort_quarantine_a_cancelled_load_is_acknowledged_when_its_copies_have_en
         assert_eq!(replica.finish(), [(2, 8)]);
         assert_eq!(replica.scheduler.bugs(), []);
     }
-}
-
-/// An engine of one rank with 61 layers on a device that is `1 / SCALE` as fast as an H200: a load
-/// of 1 GiB / SCALE takes as long as one of 1 GiB.
-struct Burst {
-    device: SimDevice,
-    engine: TransferEngine<SimDevice>,
-    scheduler: SimScheduler,
-}
-
-const SCALE: u64 = 1024;
-const BURST_PAGES: u32 = 33;
-const WINDOW: u64 = 55_000_000 / SCALE;
-const GROUP: u64 = (48 << 20) / SCALE;
-
-impl Burst {
-    fn new(seed: u64) -> Self {
-        let scheduler = SimScheduler::new(seed);
-        let full = CostModel::default();
-        let cost = CostModel {
-            host_to_device_bytes_per_s: full.host_to_device_bytes_per_s / SCALE,
-            device_to_host_bytes_per_s: full.device_to_host_bytes_per_s / SCALE,
-            ..full
-        };
-        let config = SimConfig {
-            cost,
-            ..SimConfig::stepped(0, &scheduler)
-        };
-        let device = SimDevice::new(config);
-        let (pool, page) = geometry(1, 61, 8);
-        let planes = Arc::new(L1Planes::alloc(&device, pool).unwrap());
-        let transfer = TransferConfig {
-            submission: Submission::Manual,
-            window_bytes: WINDOW,
-            group_bytes: GROUP,
-            ..TransferConfig::default()
-        };
-        let engine = TransferEngine::new(device.clone(), planes, Some(host(page)), transfer);
-        Self {
-            engine: engine.unwrap(),
-            device,
-            scheduler,
-        }
-    }
-
-    fn pump(&self) {
-        while self.engine.pump() {}
-    }
-
-    fn poll(&self) -> Vec<Completion> {
-        let mut done = Vec::new();
-        self.engine.poll(&mut done);
-        done
-    }
-}
-
-fn load_job(op: u64, pages: std::ops::Range<u32>) -> LoadJob<SimDevice> {
-    LoadJob {
-        op: OpId::new(op),
-        pages: pairs(pages).into(),
-        after: None,
-    }
-}
-
-/// 53: Of a load of 61 layers no more is in flight than the window or two groups.
-#[test]
-fn b53_perf_order_no_more_than_the_window_is_in_flight() {
-    let burst = Burst::new(1);
-    let gate = burst.engine.load(load_job(1, 0..BURST_PAGES)).unwrap();
-    let (mut rounds, mut copied) = (0, 0);
-    while !gate.is_complete().unwrap() {
-        burst.pump();
-        let submitted = burst.device.stats().bytes_to_device;
-        assert!(submitted - copied <= WINDOW.max(2 * GROUP));
-        assert!(submitted > copied);
-        copied = submitted;
-        burst.scheduler.run().unwrap();
-        rounds += 1;
-    }
-    // 1 GiB is about 20 ms.
-    assert!(rounds >= 10, "{rounds}");
-    let done = burst.poll();
-    assert!(done[0].finished.since(done[0].issued) > 18_000_000);
-}
-
-/// 53: A copy of one page that comes right after the burst, and that somebody waits for, has ended
-/// within the window, long before the burst.
-#[test]
-fn b53_perf_order_a_small_copy_right_after_a_burst_ends_within_the_window() {
-    for seed in 0..5 {
-        let burst = Burst::new(seed);
-        let big = burst.engine.load(load_job(1, 0..BURST_PAGES)).unwrap();
-        burst.pump();
-        let small = burst.engine.load(load_job(2, 39..40)).unwrap();
-        let reader = burst.device.stream("reader").unwrap();
-        small.wait_all(&reader).unwrap();
-        burst.pump();
-        let ended = small.synchronize().unwrap();
-        // What was in flight, and the small copy itself, whose rows are as slow as all here.
-        let alone = Burst::new(seed);
-        let own = alone
-            .engine
-            .load(load_job(2, 39..40))
-            .unwrap()
-            .synchronize()
-            .unwrap();
-        let own = own.last.since(own.issued);
-        assert!(ended.last.since(ended.issued) <= 2_000_000 + own);
-        assert!(!big.is_complete().unwrap());
-        let seen: Vec<_> = burst.poll().iter().map(|done| done.op.get()).collect();
-        assert_eq!(
-            seen,
-            [2],
-            "visible at the next poll, whatever is queued before it"
-        );
-        let whole = big.synchronize().unwrap();
-        assert!(whole.last.since(DeviceTime::default()) > 18_000_000);
-        assert_eq!(burst.scheduler.bugs(), []);
-    }
-}
-
-/// 53: Layer 0 is seen ready before layer 60 is copied, or even submitted.
-#[test]
-fn b53_perf_order_layer_0_is_ready_before_layer_60_is_copied() {
-    let burst = Burst::new(7);
-    let gate = burst.engine.load(load_job(1, 0..BURST_PAGES)).unwrap();
-    let reader = burst.device.stream("reader").unwrap();
-    gate.wait_layer(LayerId::new(0), &reader).unwrap();
-    let ready = burst.device.event().unwrap();
-    burst.device.record(&ready, &reader).unwrap();
-    burst.pump();
-    let at = burst.device.synchronize(&ready).unwrap();
-    assert!(gate.submitted_groups().unwrap() < gate.groups().len());
-    assert!(!gate.is_complete().unwrap());
-    let times = gate.synchronize().unwrap();
-    assert!(at.since(times.issued) < 1_000_000 && at < times.last);
-    assert_eq!(burst.poll()[0].first_layer, Some(times.first));
 }

@@ -3,7 +3,8 @@
 //! logic, through the planner.
 
 use striata::core::L1Page;
-use striata::{Confirm, OrderKind};
+use striata::core::config::WritePolicy;
+use striata::{Confirm, Error, OrderKind, Reserve, Room};
 use striata_tests::planned::{NAMESPACE, Planned, W, chain};
 
 fn empty_l1(rig: &mut Planned) {
@@ -263,4 +264,134 @@ fn maintain_keeps_the_watermark_free() {
     rig.planner.maintain().unwrap();
     assert_eq!(rig.free().0, 2);
     assert_eq!(rig.pages(&chain(1, 8)), (6, 2));
+}
+
+/// Under write-back, pages that are on their way out count as free: the watermark starts no second
+/// store for what a first one is bringing already. A call for more pages does.
+///
+/// Seen to fail if pages of stores in flight do not count towards what is needed.
+#[test]
+fn maintain_counts_what_is_leaving_already() {
+    let mut rig = Planned::with(8, 8, |config| {
+        config.write_policy = WritePolicy::WriteBack;
+        config.free_watermark = 2;
+    });
+    rig.cache(&chain(1, 4));
+    rig.cache(&chain(2, 4));
+    let first = rig.planner.maintain().unwrap();
+    let op = rig.only(OrderKind::Store).op;
+    assert_eq!((first.freed, first.freeing, first.after), (0, 2, Some(op)));
+    for _ in 0..3 {
+        assert_eq!(rig.planner.maintain().unwrap(), Room::default());
+    }
+    // A request that fits once they have gone waits for them and for nothing else.
+    let asked = rig.ask(&chain(3, 2), 2 * W);
+    assert!(matches!(asked, Reserve::NotNow { after } if after == op));
+    assert_eq!(rig.only(OrderKind::Store).pages.len(), 2);
+    let more = rig.planner.evict(1).unwrap();
+    assert_eq!((more.freed, more.freeing), (0, 1));
+    rig.settle();
+    assert_eq!(rig.planner.maintain().unwrap().freed, 2);
+    assert_eq!((rig.free().0, rig.used().1), (2, 3));
+    assert_eq!(rig.pages(&chain(1, 4)), (2, 2));
+}
+
+/// A store that fails frees nothing, and the watermark begins again.
+///
+/// Seen to fail if pages of a store that has failed count as leaving for ever.
+#[test]
+fn maintain_begins_again_after_a_store_that_failed() {
+    let mut rig = Planned::with(8, 8, |config| {
+        config.write_policy = WritePolicy::WriteBack;
+        config.free_watermark = 2;
+    });
+    rig.cache(&chain(1, 8));
+    for good in [0, 1] {
+        rig.planner.maintain().unwrap();
+        let store = rig.only(OrderKind::Store);
+        assert_eq!(store.pages.len(), 2);
+        rig.end(store.op, good);
+    }
+    rig.planner.maintain().unwrap();
+    rig.settle();
+    rig.planner.maintain().unwrap();
+    assert_eq!((rig.free().0, rig.pages(&chain(1, 8))), (2, (6, 2)));
+}
+
+/// Insert after a load that failed names that load, not another that the lease waited for.
+///
+/// Seen to fail if the last load of the lease is named.
+#[test]
+fn insert_names_the_load_that_failed() {
+    let mut rig = Planned::with(8, 8, |config| config.load_back_quota = Some(2));
+    let keys = chain(1, 4);
+    rig.cache(&keys);
+    empty_l1(&mut rig);
+    let above = rig.planner.load(NAMESPACE, &keys, 4 * W + 1).unwrap();
+    let first = rig.only(OrderKind::Load).op;
+    let lease = rig.reserve(&keys, 4 * W + 1);
+    let &[shared, own] = lease.loads() else {
+        panic!("{:?}", lease.loads());
+    };
+    assert_eq!(shared, first);
+    let named = |rig: &mut Planned| match rig.planner.insert(&lease, 4 * W, true) {
+        Err(Error::Unconfirmed { op }) => op,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(named(&mut rig), first, "in flight");
+    rig.end(own, 2);
+    rig.end(first, 1);
+    assert_eq!(named(&mut rig), first, "failed");
+    drop(above);
+    rig.release(lease);
+    assert_eq!(rig.used(), (1, 4));
+}
+
+/// A lease of another planner names nothing here, whatever slot it has.
+///
+/// Seen to fail if only the slot and its generation are looked at.
+#[test]
+fn a_lease_of_another_planner_is_refused() {
+    let (mut rig, mut other) = (Planned::new(8, 8), Planned::new(8, 8));
+    let own = rig.reserve(&chain(1, 1), W);
+    let mut foreign = other.reserve(&chain(1, 4), 4 * W);
+    assert_eq!(own.id(), foreign.id());
+    let planner = &mut rig.planner;
+    let refused = [
+        planner.insert(&foreign, 4 * W, true).map(|_| ()),
+        planner.confirm(&foreign).map(|_| ()),
+        planner.store(&foreign).map(|_| ()),
+        planner.append_keys(&foreign, &chain(2, 4)),
+        planner.extend(&mut foreign, 5 * W).map(|_| ()),
+    ];
+    for refused in refused {
+        assert!(matches!(refused, Err(Error::UnknownLease { slot: 0, .. })));
+    }
+    other.release(foreign);
+    rig.insert(&own);
+    rig.release(own);
+    assert_eq!((rig.pages(&chain(1, 1)), other.used()), ((1, 0), (0, 0)));
+}
+
+/// A lease that can never grow so far is refused with numbers, and nothing is evicted for it.
+///
+/// Seen to fail if room is made before the size of the pool is looked at.
+#[test]
+fn growing_beyond_the_pool_evicts_nothing() {
+    let mut rig = Planned::new(8, 8);
+    rig.cache(&chain(1, 5));
+    let mut lease = rig.reserve(&chain(2, 2), 2 * W);
+    for tokens in [8 * W + 1, u64::MAX] {
+        let outcome = rig.planner.extend(&mut lease, tokens).unwrap();
+        let Some(Reserve::OutOfSpace {
+            needed,
+            available: 1,
+            evictable: 5,
+        }) = outcome
+        else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(needed, tokens.div_ceil(W) - 2);
+    }
+    assert_eq!((lease.pages().len(), rig.pages(&chain(1, 5))), (2, (5, 0)));
 }

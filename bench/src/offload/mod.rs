@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `options`, `slice` | [`OffloadOptions`]; which requests of a trace are measured |
 //! | `system` | [`System`]: the five ways |
-//! | `peer`, `peer_sim`, `peer_cuda` | [`Peer`]: a device whose load-backs are copied as others do |
+//! | `peer`, `peer_sim`, `peer_cuda` | [`Peer`]: a device whose load-backs are copied by a kernel |
 //! | `link` | what one large copy reaches |
 //! | `run`, `tally` | the run; what it adds up |
 //! | `bars`, `report` | what must be reached; [`OffloadReport`] |
@@ -33,7 +33,7 @@ mod tally;
 
 pub use error::OffloadError;
 pub use options::OffloadOptions;
-pub use peer::{LoadCopies, LoadPeers, Peer};
+pub use peer::{KernelCopies, Peer};
 pub use report::{
     GeometryEcho, Link, ModelEcho, OffloadBar, OffloadReport, Quantiles, SystemReport, Times,
     TraceReport,

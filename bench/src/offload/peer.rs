@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device whose load-backs are copied in another way than the engine's.
+//! A device whose load-backs are copied by a kernel.
 
 use std::sync::Arc;
 
@@ -9,25 +9,9 @@ use striata_gpu::{
 use striata_host::PagePinner;
 use striata_kernels::rows::{RowParams, RowSpan};
 
-/// A device that can also copy as others do.
-pub trait LoadPeers: Device {
-    /// A handle of the same device for [`LoadPeers::copy_by_calls`].
-    ///
-    /// # Errors
-    /// A lost device.
-    fn plain(&self) -> Result<Self, GpuError>;
-
-    /// Copies by one plain asynchronous call a piece.
-    ///
-    /// # Errors
-    /// As [`Device::copy`].
-    fn copy_by_calls(
-        &self,
-        stream: &Self::Stream,
-        batch: &CopyBatch<'_, Self>,
-    ) -> Result<(), GpuError>;
-
-    /// Copies by a kernel of `blocks` blocks that reads mapped host memory.
+/// A device that can also copy by a kernel instead of its copy engines.
+pub trait KernelCopies: Device {
+    /// Copies by a kernel of `blocks` blocks on mapped host memory.
     ///
     /// # Errors
     /// As [`Device::copy`]; pieces that the kernel cannot take.
@@ -39,42 +23,21 @@ pub trait LoadPeers: Device {
     ) -> Result<(), GpuError>;
 }
 
-/// How load-backs are copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadCopies {
-    /// As the device does.
-    Engine,
-    /// By one plain call a piece.
-    Calls,
-    /// By a kernel for each call.
-    Kernel {
-        /// Its blocks.
-        blocks: u32,
-    },
-}
-
-/// A device that is `D` but for its copies from the host, which go as [`LoadCopies`] says.
+/// A device that is `D`, but that its copies from the host may go by a kernel.
 #[derive(Clone, Debug)]
-pub struct Peer<D: LoadPeers> {
+pub struct Peer<D: KernelCopies> {
     device: D,
-    loads: LoadCopies,
+    blocks: Option<u32>,
 }
 
-impl<D: LoadPeers> Peer<D> {
-    /// `device` with loads of this kind.
-    ///
-    /// # Errors
-    /// A lost device.
-    pub fn new(device: &D, loads: LoadCopies) -> Result<Self, GpuError> {
-        let device = match loads {
-            LoadCopies::Calls => device.plain()?,
-            LoadCopies::Engine | LoadCopies::Kernel { .. } => device.clone(),
-        };
-        Ok(Self { device, loads })
+impl<D: KernelCopies> Peer<D> {
+    /// `device`, whose copies from the host go by a kernel of so many blocks, if any are given.
+    pub const fn new(device: D, blocks: Option<u32>) -> Self {
+        Self { device, blocks }
     }
 }
 
-impl<D: LoadPeers> Device for Peer<D> {
+impl<D: KernelCopies> Device for Peer<D> {
     type Memory = D::Memory;
     type Stream = D::Stream;
     type Event = D::Event;
@@ -93,6 +56,9 @@ impl<D: LoadPeers> Device for Peer<D> {
     }
     fn alloc(&self, bytes: u64) -> Result<D::Memory, GpuError> {
         self.device.alloc(bytes)
+    }
+    fn most_pitch(&self) -> u64 {
+        self.device.most_pitch()
     }
     fn stream(&self, name: &str) -> Result<D::Stream, GpuError> {
         self.device.stream(name)
@@ -127,11 +93,8 @@ impl<D: LoadPeers> Device for Peer<D> {
             host: batch.host,
             pieces: batch.pieces,
         };
-        match (batch.direction, self.loads) {
-            (Direction::HostToDevice, LoadCopies::Calls) => {
-                self.device.copy_by_calls(stream, &batch)
-            }
-            (Direction::HostToDevice, LoadCopies::Kernel { blocks }) => {
+        match (batch.direction, self.blocks) {
+            (Direction::HostToDevice, Some(blocks)) => {
                 self.device.copy_by_kernel(stream, &batch, blocks)
             }
             _ => self.device.copy(stream, &batch),

@@ -1,30 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Other ways to copy on a GPU.
+//! Copies by a kernel on a GPU.
 
-use striata_gpu::cuda::{CudaConfig, CudaDevice};
-use striata_gpu::{CopyBatch, Device, GpuError};
+use striata_gpu::cuda::CudaDevice;
+use striata_gpu::{CopyBatch, GpuError};
 
-use super::peer::LoadPeers;
+use super::peer::KernelCopies;
 
-/// A driver of this version has no batched copies: every run is a call.
-const NO_BATCHES: i32 = 12_000;
-
-impl LoadPeers for CudaDevice {
-    fn plain(&self) -> Result<Self, GpuError> {
-        Self::with_config(CudaConfig {
-            index: self.index(),
-            newest_version: Some(NO_BATCHES),
-        })
-    }
-
-    fn copy_by_calls(
-        &self,
-        stream: &Self::Stream,
-        batch: &CopyBatch<'_, Self>,
-    ) -> Result<(), GpuError> {
-        self.copy(stream, batch)
-    }
-
+impl KernelCopies for CudaDevice {
     fn copy_by_kernel(
         &self,
         stream: &Self::Stream,

@@ -15,7 +15,7 @@ use striata_replay::{
 use super::error::OffloadError;
 use super::link;
 use super::options::OffloadOptions;
-use super::peer::{LoadCopies, LoadPeers, Peer};
+use super::peer::{KernelCopies, Peer};
 use super::report::{GeometryEcho, Link, ModelEcho, OffloadReport, Times, TraceReport};
 use super::slice::{Requests, TraceSlice};
 use super::system::System;
@@ -86,7 +86,7 @@ fn on_sim(
 }
 
 /// What all traces share.
-struct Bench<'a, D: LoadPeers> {
+struct Bench<'a, D: KernelCopies> {
     options: &'a OffloadOptions,
     devices: Vec<D>,
     simulated: bool,
@@ -95,7 +95,7 @@ struct Bench<'a, D: LoadPeers> {
     progress: OffloadProgress,
 }
 
-impl<'a, D: LoadPeers> Bench<'a, D> {
+impl<'a, D: KernelCopies> Bench<'a, D> {
     fn new(
         options: &'a OffloadOptions,
         devices: Vec<D>,
@@ -204,7 +204,7 @@ impl<'a, D: LoadPeers> Bench<'a, D> {
         let begun = Instant::now();
         let mut pools = Vec::new();
         for device in &self.devices {
-            let device = Peer::new(device, LoadCopies::Engine)?;
+            let device = Peer::new(device.clone(), None);
             pools.push(RankPools::alloc(config, device)?);
         }
         let mut trace = TraceReport {
@@ -253,21 +253,24 @@ impl<'a, D: LoadPeers> Bench<'a, D> {
         config: &ReplayConfig,
         pools: &[RankPools<Peer<D>>],
     ) -> Result<OneReplica<Peer<D>>, OffloadError> {
-        let Some(copies) = system.copies(self.options.kernel_blocks) else {
+        if system == System::NoL2 {
             // Without an L2 nothing is copied before the first token: the model is all of it.
             let config = ReplayConfig {
                 l2: striata_replay::HostCapacity::Off,
                 ..planned(config)
             };
             return Ok(OneReplica::without_bytes(&config)?);
-        };
+        }
+        let blocks = system.by_kernel().then_some(self.options.kernel_blocks);
         let mut ranks = Vec::new();
         for (pools, device) in pools.iter().zip(&self.devices) {
-            let device = Peer::new(device, copies)?;
+            let device = Peer::new(device.clone(), blocks);
             warm(&device)?;
             ranks.push(pools.on(device));
         }
-        let style = system.style((self.row_bytes, self.options.model.row_bytes));
+        let whole = self.options.model.row_bytes;
+        let chunk = u64::from(whole) * u64::from(self.options.page_rows);
+        let style = system.style(chunk, (self.row_bytes, whole));
         Ok(OneReplica::with_bytes(config, ranks, style)?)
     }
 

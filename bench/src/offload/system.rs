@@ -4,10 +4,11 @@
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
-use striata_gpu::transfer::TransferConfig;
+use striata_gpu::Direction;
+use striata_gpu::transfer::{
+    CopyPath, LayerCut, PageRule, PlaneKind, TransferConfig, TransferPaths,
+};
 use striata_replay::{LoadStyle, LoadWait};
-
-use super::peer::LoadCopies;
 
 /// How prefixes that left L1 come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,42 +60,65 @@ impl System {
         }
     }
 
-    /// How its loads are copied; none if it has none.
-    pub(super) const fn copies(self, kernel_blocks: u32) -> Option<LoadCopies> {
-        match self {
-            Self::NoL2 => None,
-            Self::LoadThenCompute | Self::Striata => Some(LoadCopies::Engine),
-            Self::ChunkCalls => Some(LoadCopies::Calls),
-            Self::CopyKernel => Some(LoadCopies::Kernel {
-                blocks: kernel_blocks,
-            }),
-        }
+    /// Whether its loads go by a copy kernel of the benchmark's.
+    pub(super) const fn by_kernel(self) -> bool {
+        matches!(self, Self::CopyKernel)
     }
 
-    /// What computing waits for, and how copies are grouped. Rows are `row` bytes of `whole`: what
-    /// counts in bytes shrinks alike.
-    pub(super) fn style(self, (row, whole): (u32, u32)) -> LoadStyle {
+    /// What computing waits for, and how copies are grouped. `chunk` are bytes of a page in a layer of
+    /// the model, which may be moved as `row` bytes of each `whole`: what counts in bytes shrinks
+    /// alike.
+    pub(super) fn style(self, chunk: u64, (row, whole): (u32, u32)) -> LoadStyle {
         let ours = TransferConfig::default();
-        let scaled = |bytes: u64| bytes.saturating_mul(row.into()) / u64::from(whole.max(1));
+        let scaled = |bytes: u64| {
+            let scaled = u128::from(bytes) * u128::from(row) / u128::from(whole.max(1));
+            u64::try_from(scaled).unwrap_or(u64::MAX).max(1)
+        };
         let engine = TransferConfig {
-            group_bytes: scaled(ours.group_bytes).max(1),
-            window_bytes: scaled(ours.window_bytes).max(1),
+            group_bytes: scaled(ours.group_bytes),
+            slice_bytes: scaled(ours.slice_bytes),
+            store_group_bytes: scaled(ours.store_group_bytes),
+            window_bytes: scaled(ours.window_bytes),
+            paths: of_chunk(ours.paths, chunk),
             ..ours
         };
         // A group and an event a layer, everything submitted at once.
-        let by_layer = TransferConfig {
-            group_bytes: 0,
-            rectangle_pages: 0,
+        let by_layer = |path| TransferConfig {
+            slice_bytes: u64::MAX,
             window_bytes: u64::MAX,
-            ..ours
+            caller_pieces: 0,
+            paths: engine.paths.forced(
+                Direction::HostToDevice,
+                PageRule {
+                    path,
+                    cut: LayerCut::Growing(1),
+                },
+            ),
+            ..engine
         };
         let (wait, transfer) = match self {
             Self::NoL2 | Self::Striata => (LoadWait::ByLayer, engine),
             Self::LoadThenCompute => (LoadWait::Whole, engine),
-            Self::ChunkCalls | Self::CopyKernel => (LoadWait::ByLayer, by_layer),
+            Self::ChunkCalls => (LoadWait::ByLayer, by_layer(CopyPath::RunCalls)),
+            Self::CopyKernel => (LoadWait::ByLayer, by_layer(CopyPath::Runs)),
         };
         LoadStyle { wait, transfer }
     }
+}
+
+/// The rules that pages of `chunk` bytes a layer have, whatever is moved of them.
+fn of_chunk(mut paths: TransferPaths, chunk: u64) -> TransferPaths {
+    let class = TransferPaths::CHUNKS.partition_point(|&most| most < chunk);
+    for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
+        let rules = paths.of_mut(direction);
+        for planes in [PlaneKind::Uniform, PlaneKind::Separate] {
+            let grid = rules.grid_mut(planes);
+            if let Some(rule) = grid.get(class).copied() {
+                grid.fill(rule);
+            }
+        }
+    }
+    paths
 }
 
 impl fmt::Display for System {

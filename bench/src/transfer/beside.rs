@@ -80,6 +80,8 @@ impl<D: Subject> Copies<D> {
             }
             (Copier::Kernel(..), None) => device.now(),
         };
-        Ok((running.mark.time(device)?, ended))
+        let began = running.mark.time(device)?;
+        device.advance_to(ended);
+        Ok((began, ended))
     }
 }

@@ -3,6 +3,7 @@
 //! his thread shows it and nothing else.
 
 use rustix::time::{ClockId, clock_gettime};
+use striata_core::OpId;
 use striata_gpu::Direction;
 use striata_gpu::transfer::{LoadJob, StoreJob, Submission, TransferConfig, TransferEngine};
 
@@ -14,7 +15,7 @@ use super::group::Group;
 use super::lists::Pairs;
 use super::run::{Bench, Taken};
 use super::subject::Subject;
-use super::timing::{last_end, poll_until};
+use super::timing::{last_end, poll_until, wait_until};
 use crate::samples::Samples;
 
 /// Load-backs and stores of several numbers of pages.
@@ -25,7 +26,7 @@ pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchE
         Some(bench.tiers.host.clone()),
         TransferConfig {
             submission: Submission::Manual,
-            // Submission never waits for copies.
+            // Submission hardly ever waits for copies.
             window_bytes: u64::MAX,
             ..TransferConfig::default()
         },
@@ -105,21 +106,23 @@ fn repeat<D: Subject>(
 ) -> Result<(), BenchError> {
     for rep in 0..=bench.options.reps {
         let (op, pages) = (bench.op(), pairs.clone());
-        let begin = thread_nanos();
-        match direction {
-            Direction::HostToDevice => {
-                let after = None;
-                engine.load(LoadJob { op, pages, after })?;
-            }
-            Direction::DeviceToHost => engine.store(StoreJob {
-                op,
-                pages,
-                after: None,
-                urgent: false,
-            })?,
-        }
-        while engine.pump() {}
-        let nanos = thread_nanos().saturating_sub(begin);
+        let mut nanos = 0;
+        let mut timed = |work: &mut dyn FnMut() -> Result<bool, BenchError>| {
+            let begin = thread_nanos();
+            let did = work()?;
+            // A look that found nothing to do is no submission.
+            nanos += if did {
+                thread_nanos().saturating_sub(begin)
+            } else {
+                0
+            };
+            Ok::<bool, BenchError>(did)
+        };
+        timed(&mut || give(engine, direction, op, &pages))?;
+        wait_until(|| {
+            while timed(&mut || Ok(engine.pump()))? {}
+            Ok(waiting(engine, direction) == 0)
+        })?;
         let done = poll_until(engine, "a job", 1)?;
         bench.device.advance_to(last_end(&done));
         // The first fills buffers that later ones reuse.
@@ -128,6 +131,37 @@ fn repeat<D: Subject>(
         }
     }
     Ok(())
+}
+
+/// Hands a job to an engine.
+fn give<D: Subject>(
+    engine: &TransferEngine<D>,
+    direction: Direction,
+    op: OpId,
+    pages: &Pairs,
+) -> Result<bool, BenchError> {
+    let (pages, after) = (pages.clone(), None);
+    match direction {
+        Direction::HostToDevice => {
+            engine.load(LoadJob { op, pages, after })?;
+        }
+        Direction::DeviceToHost => engine.store(StoreJob {
+            op,
+            pages,
+            after,
+            urgent: false,
+        })?,
+    }
+    Ok(true)
+}
+
+/// Bytes that are not submitted yet.
+fn waiting<D: Subject>(engine: &TransferEngine<D>, direction: Direction) -> u64 {
+    let stats = engine.stats();
+    match direction {
+        Direction::HostToDevice => stats.loads.queued_bytes,
+        Direction::DeviceToHost => stats.stores.queued_bytes,
+    }
 }
 
 /// CPU time of this thread.

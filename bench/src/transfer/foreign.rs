@@ -2,7 +2,7 @@
 //! A copy of 4 KiB by somebody else, on a stream of its own, while loads keep the link full: what a
 //! step of the engine feels when it uploads its small tables.
 
-use striata_core::LayerId;
+use striata_core::{LayerId, PagePair};
 use striata_gpu::transfer::LoadJob;
 use striata_gpu::{CopyBatch, CopyForm, Direction, Piece};
 
@@ -30,6 +30,10 @@ pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchE
         bench.skip(Group::Foreign.name(), why);
         return Ok(());
     }
+    on_one_link(bench)
+}
+
+fn on_one_link<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchError> {
     let room = bench.tiers.room();
     // The last pair is the small copy's; the others are loaded in two jobs in turn.
     let jobs = room.l1.min(room.l2) - 1;
@@ -38,18 +42,7 @@ pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchE
     let (first, second) = pairs.split_at(pairs.len() / 2);
     let halves: [Pairs; 2] = [first.into(), second.into()];
     let pairs: Pairs = pairs.into();
-    let Some(piece) = small.first().and_then(|pair| {
-        let layer = LayerId::new(0);
-        Some(Piece {
-            plane: 0,
-            height: 1,
-            device: bench.tiers.planes.chunk_offset(layer, pair.l1)?,
-            host: bench.tiers.host.offset_of(pair.l2, layer).ok()?,
-            width: BYTES.min(bench.tiers.planes.geometry().page().chunk_bytes()),
-            device_pitch: BYTES,
-            host_pitch: BYTES,
-        })
-    }) else {
+    let Some(piece) = small.first().and_then(|pair| piece_in(bench, *pair)) else {
         return Ok(());
     };
     let stream = bench.device.stream("bench foreign")?;
@@ -72,6 +65,21 @@ pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchE
         bar: Some(bars::FOREIGN),
     });
     Ok(())
+}
+
+/// The first bytes of a page in layer 0.
+fn piece_in<D: Subject>(bench: &Bench<'_, D>, pair: PagePair) -> Option<Piece> {
+    let (layer, planes) = (LayerId::new(0), &bench.tiers.planes);
+    let width = BYTES.min(planes.geometry().page().chunk_bytes());
+    Some(Piece {
+        plane: 0,
+        height: 1,
+        device: planes.chunk_offset(layer, pair.l1)?,
+        host: bench.tiers.host.offset_of(pair.l2, layer).ok()?,
+        width,
+        device_pitch: width,
+        host_pitch: width,
+    })
 }
 
 fn beside<D: Subject>(
@@ -131,4 +139,30 @@ fn small_copy<D: Subject>(
     device.copy(stream, &batch)?;
     let end = end_of(device, &bench.tiers.fence(stream)?)?;
     Ok(end.since(mark.time(device)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use striata_gpu::sim::{SimConfig, SimDevice};
+
+    use super::*;
+    use crate::transfer::options::TransferOptions;
+
+    #[test]
+    fn small_copies_beside_loads_end_and_leave_the_loads_right() {
+        let options = TransferOptions {
+            foreign_samples: 3,
+            ..TransferOptions::simulated()
+        };
+        let device = SimDevice::new(SimConfig::new(0));
+        let mut bench = Bench::new(&device, &options).unwrap();
+        on_one_link(&mut bench).unwrap();
+        assert_eq!(bench.engine.stats().loads.queued_jobs, 0);
+        let report = bench.report(Instant::now());
+        assert_eq!((report.checks.series, report.checks.wrong_rows), (1, 0));
+        // Whether the simulated loads are slow enough to wait is the machine's business.
+        assert_eq!(report.figures.len() + report.skipped.len(), 1);
+    }
 }

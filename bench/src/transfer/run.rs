@@ -216,7 +216,8 @@ impl<'a, D: Subject> Bench<'a, D> {
         }
     }
 
-    fn report(self, began: Instant) -> TransferReport {
+    /// What was found.
+    pub(super) fn report(self, began: Instant) -> TransferReport {
         let description = self.device.describe();
         let shape = self.options.shape;
         let mut report = TransferReport {

@@ -174,6 +174,7 @@ fn time_alone<D: Subject>(bench: &mut Bench<'_, D>, run: &Launch<D>) -> Result<f
     run(stream)?;
     let end = end_of(&bench.device, &bench.tiers.fence(stream)?)?;
     let begin = bench.device.synchronize(&begin)?;
+    bench.device.advance_to(end);
     Ok(end.since(begin) as f64)
 }
 
@@ -192,6 +193,7 @@ fn time_beside<D: Subject>(
 ) -> Result<Beside, BenchError> {
     let running = copies.start(bench)?;
     let stream = bench.tiers.compute.clone();
+    bench.device.not_before(&stream, bench.device.now())?;
     // More than fit into the copy at any slowdown.
     let runs = 2 + whole(COVER);
     let mut points = vec![bench.tiers.fence(&stream)?];
@@ -201,7 +203,7 @@ fn time_beside<D: Subject>(
     }
     let (began, ended) = copies.finish(bench, &running)?;
     if let Some(last) = points.last() {
-        end_of(&bench.device, last)?;
+        bench.device.advance_to(end_of(&bench.device, last)?);
     }
     let times = points.iter().map(|point| bench.device.synchronize(point));
     let times: Vec<DeviceTime> = times.collect::<Result<_, _>>()?;
@@ -232,7 +234,43 @@ const fn whole(number: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use striata_gpu::Device;
+    use striata_gpu::sim::{SimConfig, SimDevice};
+
     use super::*;
+    use crate::transfer::options::TransferOptions;
+
+    /// Streams of the simulated device do not slow each other, so every ratio is 1.
+    #[test]
+    fn pairs_of_compute_that_nothing_slows_have_the_ratio_1() {
+        let options = TransferOptions {
+            reps: 4,
+            ..TransferOptions::simulated()
+        };
+        let device = SimDevice::new(SimConfig::new(0));
+        let mut bench = Bench::new(&device, &options).unwrap();
+        let kind = |run| Compute {
+            name: "time",
+            decode: true,
+            run,
+        };
+        let run: Launch<SimDevice> = Box::new(move |stream| device.occupy(stream, 50_000));
+        beside_all(&mut bench, &kind(Err(String::new())), &run).unwrap();
+        let report = bench.report(std::time::Instant::now());
+        let slowdowns = report.figures.iter().filter(|f| f.unit == Unit::Times);
+        let slowdowns: Vec<_> = slowdowns.collect();
+        assert_eq!(slowdowns.len(), 2, "{:?}", report.skipped);
+        for figure in slowdowns {
+            assert_eq!(
+                (figure.stats.count, figure.ratio),
+                (4, 1.0),
+                "{}",
+                figure.case
+            );
+            assert!(figure.bar.is_some() && figure.case.contains("0.05 ms alone"));
+        }
+        assert_eq!((report.checks.series, report.checks.wrong_rows), (2, 0));
+    }
 
     // Seen to fail if a run that ends after the copy counts.
     #[test]

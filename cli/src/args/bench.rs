@@ -7,6 +7,7 @@ use striata_replay::DeviceChoice;
 
 use super::offload::OffloadBenchArgs;
 use super::output::ProgressArgs;
+use super::pinning::PinningBenchArgs;
 
 /// Measure the engine against the ceilings and the peers of the same run.
 #[derive(Debug, Args)]
@@ -23,6 +24,8 @@ pub(crate) enum BenchCommand {
     Transfer(TransferBenchArgs),
     /// Serve the same requests through five systems and compare times to first token
     Offload(Box<OffloadBenchArgs>),
+    /// Measure how fast the host tier becomes usable and grows, against cudaHostAlloc
+    Pinning(PinningBenchArgs),
 }
 
 /// Measure copies between the tiers against one large copy call, and compute beside them.

@@ -2,6 +2,7 @@
 //! Readers of single values that have no `FromStr` of their own.
 
 use striata::core::HostLayout;
+use striata::core::config::Capacity;
 use striata_replay::WritePolicy;
 
 /// A layout of L2.
@@ -16,6 +17,15 @@ pub(super) fn host_layout(text: &str) -> Result<HostLayout, String> {
 /// A write policy; hyphens are as good as underscores.
 pub(super) fn write_policy(text: &str) -> Result<WritePolicy, striata::core::ConfigError> {
     text.replace('-', "_").parse()
+}
+
+/// A number of bytes, such as `16GiB`.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(Capacity::Bytes(bytes)) if bytes > 0 => Ok(bytes),
+        Ok(_) => Err("it must be a number of bytes, such as 64MiB".to_owned()),
+        Err(error) => Err(striata::core::ConfigError::to_string(&error)),
+    }
 }
 
 /// A finite number from 0.
@@ -45,6 +55,15 @@ mod tests {
         assert!(host_layout("column-first").is_err());
         assert_eq!(write_policy("write-back"), Ok(WritePolicy::WriteBack));
         assert!(write_policy("never").is_err());
+    }
+
+    #[test]
+    fn bytes_have_a_unit_of_bytes() {
+        assert_eq!(bytes("1.5KiB"), Ok(1536));
+        assert_eq!(bytes("64MiB"), Ok(64 << 20));
+        for text in ["", "0", "3p", "3t", "5", "-1B", "x"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
     }
 
     #[test]

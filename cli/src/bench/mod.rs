@@ -2,6 +2,7 @@
 //! The command `striata bench`.
 
 mod offload;
+mod pinning;
 mod table;
 mod transfer;
 
@@ -21,5 +22,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8, CliError> {
     match &args.command {
         BenchCommand::Transfer(args) => transfer::run(args),
         BenchCommand::Offload(args) => offload::run(args),
+        BenchCommand::Pinning(args) => pinning::run(args),
     }
 }

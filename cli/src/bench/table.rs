@@ -70,7 +70,7 @@ fn figures(report: &TransferReport) -> Table {
 }
 
 /// Three digits or all before the point.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let digits = match value.abs() {
         value if value >= 100.0 => 0,
         value if value >= 10.0 => 1,

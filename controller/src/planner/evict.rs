@@ -14,9 +14,9 @@ use crate::residency::PageState;
 pub struct Room {
     /// Pages that left L1.
     pub freed: usize,
-    /// Pages that leave once they are stored on L2.
+    /// Pages that leave once the stores are over that this call has started.
     pub freeing: usize,
-    /// The store that they wait for.
+    /// The last of those stores.
     pub after: Option<OpId>,
 }
 
@@ -28,11 +28,12 @@ impl Planner {
     /// Only broken bookkeeping.
     pub fn evict(&mut self, pages: usize) -> Result<Room, Error> {
         self.apply_releases()?;
-        let before = self.l1.free_pages();
-        self.free_l1(before.saturating_add(pages))
+        let coming = self.coming_l1();
+        self.free_l1(coming.saturating_add(pages))
     }
 
-    /// Evicts ahead of need until the configured number of pages is free. Call it once a step.
+    /// Evicts ahead of need until the configured number of pages is free, or will be once the
+    /// stores in flight are over that were started for it. Call it once a step.
     ///
     /// # Errors
     /// Only broken bookkeeping.
@@ -48,9 +49,15 @@ impl Planner {
         Ok(self.l1.free_pages())
     }
 
+    /// Pages that are free on L1, or will be once the stores in flight are over that were started
+    /// to make room.
+    const fn coming_l1(&self) -> usize {
+        self.l1.free_pages() + self.freeing_pages
+    }
+
     fn free_l1(&mut self, needed: usize) -> Result<Room, Error> {
         let mut room = Room::default();
-        let short = needed.saturating_sub(self.l1.free_pages());
+        let short = needed.saturating_sub(self.coming_l1());
         if short == 0 {
             return Ok(room);
         }
@@ -60,8 +67,7 @@ impl Planner {
         }
         // A page without a copy hides those above it that have one, so one pass may not be enough.
         loop {
-            let free = self.l1.free_pages() + room.freeing;
-            let short = needed.saturating_sub(free);
+            let short = needed.saturating_sub(self.coming_l1());
             if short == 0 || !self.store_or_evict(short, &mut room)? {
                 return Ok(room);
             }
@@ -79,7 +85,6 @@ impl Planner {
         self.unstored = unstored;
         room.freeing += stored.pages;
         room.after = stored.op.or(room.after);
-        self.freeing = stored.op.or(self.freeing);
         // What found no room on L2 is dropped: the allocation does not wait for ever.
         if stored.skipped > 0 {
             freed += self.evict_l1(stored.skipped)?;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Computed pages become matchable, and write-through begins.
 
+use super::confirm::Loads;
 use super::events::EventTier;
-use super::{Confirm, Planner, Stored};
+use super::{Planner, Stored};
 use crate::error::Error;
 use crate::lease::{Lease, LeaseId};
 use crate::residency::PageState;
@@ -37,19 +38,9 @@ impl Planner {
         tokens: u64,
         count_hit: bool,
     ) -> Result<Inserted, Error> {
-        match self.confirm(lease)? {
-            Confirm::Done => {}
-            Confirm::Pending { op } => return Err(Error::Unconfirmed { op }),
-            Confirm::LoadFailed { .. } => {
-                let op = self
-                    .leases
-                    .get(lease.id)?
-                    .loads
-                    .last()
-                    .copied()
-                    .unwrap_or_default();
-                return Err(Error::Unconfirmed { op });
-            }
+        match self.loads_of(lease)? {
+            Loads::Arrived => {}
+            Loads::Pending(op) | Loads::Failed { op, .. } => return Err(Error::Unconfirmed { op }),
         }
         let whole = self.stripe.whole_pages(tokens);
         let covered = lease.pages.len() as u64 * self.stripe.widened_page();

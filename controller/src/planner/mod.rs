@@ -6,8 +6,10 @@
 //! clock, no randomness and no hash order enters a decision.
 
 mod ack;
+mod confirm;
 mod events;
 mod evict;
+mod grow;
 mod insert;
 mod lease_table;
 mod load;
@@ -34,6 +36,7 @@ use crate::release_stack::ReleaseStack;
 use crate::residency::{PageState, Residency};
 use lease_table::LeaseTable;
 
+pub use confirm::Confirm;
 pub use events::{EventKey, EventTier, KvEvent};
 pub use evict::Room;
 pub use insert::Inserted;
@@ -41,13 +44,18 @@ pub use reserve::Reserve;
 pub use stats::PlannerStats;
 pub use store::Stored;
 
+/// Most leases that a planner can be configured to hold: their slots are made at the start.
+const MAX_LEASES: u32 = 1 << 20;
+
 /// What a planner decides with.
 #[derive(Clone, Debug)]
 pub struct PlannerConfig {
     /// The L1 pool; page 0 is its sink.
     pub pool: PoolGeometry,
-    /// Pages of the L2 pool; 0 turns the tier off.
+    /// Pages of the L2 pool at first; 0 turns the tier off.
     pub l2_pages: u32,
+    /// Pages that L2 may grow to, reserved from the start; none for as many as at first.
+    pub l2_max_pages: Option<u32>,
     /// The eviction policy of both tiers.
     pub policy: PolicyName,
     /// When pages are stored.
@@ -60,7 +68,7 @@ pub struct PlannerConfig {
     pub full_length_hits: bool,
     /// Let host copies of pages that are on L1 go first when L2 is short.
     pub duplicates_first: bool,
-    /// Most leases held at a time.
+    /// Most leases held at a time, 1 to 2^20.
     pub max_leases: u32,
     /// Most pages that stores in flight may have together; more are deferred.
     pub max_store_pages: Option<u32>,
@@ -78,6 +86,7 @@ impl PlannerConfig {
         Self {
             pool,
             l2_pages,
+            l2_max_pages: None,
             policy: PolicyName::Lru,
             write_policy: WritePolicy::WriteThrough,
             load_back_threshold: 10,
@@ -89,6 +98,37 @@ impl PlannerConfig {
             free_watermark: 0,
             events: false,
         }
+    }
+
+    /// Pages that L2 may grow to.
+    #[must_use]
+    pub const fn l2_limit(&self) -> u32 {
+        match self.l2_max_pages {
+            Some(pages) => pages,
+            None => self.l2_pages,
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let refused = |what: String| Err(Error::Config(what));
+        let (pages, most) = (self.l2_pages, self.l2_limit());
+        let leases = self.max_leases;
+        if !(1..=MAX_LEASES).contains(&leases) {
+            return refused(format!(
+                "max_leases is {leases}: 1 to {MAX_LEASES} can be held"
+            ));
+        }
+        if most < pages {
+            return refused(format!(
+                "l2_max_pages {most} is below the {pages} pages of L2"
+            ));
+        }
+        if pages == 0 && most > 0 {
+            return refused(format!(
+                "l2_max_pages is {most} and L2 is off: a tier begins with a page at least"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -136,27 +176,12 @@ pub struct Lookup {
     pub tokens_l2: u64,
 }
 
-/// Whether the loads of a lease have arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Confirm {
-    /// Every load arrived whole.
-    Done,
-    /// A load is still in flight.
-    Pending {
-        /// The oldest of them.
-        op: OpId,
-    },
-    /// A load failed; what was computed after `valid_tokens` rests on rows that never came.
-    LoadFailed {
-        /// Leading tokens that stand.
-        valid_tokens: u64,
-    },
-}
-
 /// Decides for one attention-DP replica. See the module's text.
 #[derive(Debug)]
 pub struct Planner {
     config: PlannerConfig,
+    /// Pages of L2 now.
+    l2_pages: u32,
     stripe: Stripe,
     /// Inserts after which a page is stored; none if it is stored when L1 evicts it.
     store_after: Option<u32>,
@@ -173,8 +198,8 @@ pub struct Planner {
     storing: PageSet<L1>,
     /// Pages of stores in flight.
     storing_pages: u32,
-    /// The last store that was started to make room on L1.
-    freeing: Option<OpId>,
+    /// Pages of urgent stores in flight: they leave L1 once they are stored.
+    freeing_pages: usize,
     /// Loads in flight that no lease wants any more.
     cancelled: u32,
     events: Vec<KvEvent>,
@@ -204,7 +229,7 @@ impl Planner {
     /// A planner of empty tiers.
     ///
     /// # Errors
-    /// A policy that is not built, or no lease allowed.
+    /// A policy that is not built; no lease allowed, or more than a million.
     pub fn new(config: PlannerConfig) -> Result<Self, Error> {
         let policy = policy_by_name(config.policy.name()).ok_or_else(|| Error::NotBuilt {
             what: format!("eviction policy {}", config.policy),
@@ -214,11 +239,7 @@ impl Planner {
             WritePolicy::WriteThroughSelective => Some(2),
             WritePolicy::WriteBack => None,
         };
-        if config.max_leases == 0 {
-            return Err(Error::Config(
-                "max_leases is 0: at least one lease is needed".to_owned(),
-            ));
-        }
+        config.check()?;
         let pages = config.pool.pages();
         let mut index = PrefixIndex::new(policy, pages, config.l2_pages);
         if store_after.is_some_and(|inserts| inserts > 1) {
@@ -227,6 +248,7 @@ impl Planner {
         let releases = Arc::new(ReleaseStack::new(config.max_leases));
         Ok(Self {
             stripe: config.pool.stripe(),
+            l2_pages: config.l2_pages,
             store_after,
             index,
             l1: PageAllocator::new(pages, 1),
@@ -237,7 +259,7 @@ impl Planner {
             l1_load: vec![OpId::default(); pages as usize],
             storing: PageSet::new(pages),
             storing_pages: 0,
-            freeing: None,
+            freeing_pages: 0,
             cancelled: 0,
             events: Vec::new(),
             leases: LeaseTable::new(config.max_leases),
@@ -276,6 +298,8 @@ impl Planner {
     #[must_use]
     pub fn stats(&self) -> PlannerStats {
         let mut stats = self.stats;
+        stats.pages_l1 = u64::from(self.config.pool.usable_pages());
+        stats.pages_l2 = u64::from(self.l2_pages);
         stats.free_pages_l1 = self.l1.free_pages() as u64;
         stats.free_pages_l2 = self.l2.free_pages() as u64;
         stats.resident_pages_l1 = u64::from(self.l1_states.count(PageState::Resident));
@@ -344,16 +368,14 @@ impl Planner {
             .count()
     }
 
-    /// What a request that does not fit waits for: the store that makes room, if one does, else
+    /// What a request that does not fit waits for: the last store that makes room, if one does, else
     /// the oldest operation in flight.
     fn wait_for(&self) -> Option<OpId> {
-        let running = |op: &OpId| {
-            self.operations
-                .get(op)
-                .is_some_and(|op| op.good_pages.is_none())
-        };
-        let oldest = || self.operations.keys().copied().find(|op| running(op));
-        self.freeing.filter(running).or_else(oldest)
+        let running = |operation: &&Operation| operation.good_pages.is_none();
+        let makes_room = |operation: &&Operation| operation.order.urgent && running(operation);
+        let last = self.operations.values().rev().find(makes_room);
+        let waited = last.or_else(|| self.operations.values().find(running));
+        waited.map(|operation| operation.order.op)
     }
 
     fn issue(&mut self, draft: Draft) -> OpId {
@@ -399,6 +421,13 @@ impl Planner {
         let l1 = PageState::ALL.map(|s| self.l1_states.count(s));
         if sum(l1) != self.config.pool.pages() {
             return Err(format!("L1 states {l1:?} do not add up"));
+        }
+        let l2 = PageState::ALL.map(|s| self.l2_states.count(s));
+        if sum(l2) != self.l2_pages || self.l2.usable_pages() != self.l2_pages as usize {
+            return Err(format!(
+                "L2 states {l2:?} do not add up to {} pages",
+                self.l2_pages
+            ));
         }
         // The sink counts as free in the states and is in no allocator.
         let resident = |pages: u32| pages as usize;

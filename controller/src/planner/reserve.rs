@@ -7,7 +7,7 @@ use striata_core::sync::Arc;
 
 use super::lease_table::LeaseState;
 use super::load::Hits;
-use super::{Confirm, Lease, Planner};
+use super::{Lease, Planner};
 use crate::error::Error;
 use crate::lease::LeaseId;
 use crate::residency::PageState;
@@ -56,16 +56,7 @@ impl Planner {
         self.leases.check_room()?;
         let needed = self.stripe.pages_for(tokens);
         if needed > u64::from(self.config.pool.usable_pages()) {
-            self.stats.out_of_space += 1;
-            let (available, evictable) = (
-                self.l1.free_pages() as u64,
-                self.index.evictable_l1() as u64,
-            );
-            return Ok(Reserve::OutOfSpace {
-                needed,
-                available,
-                evictable,
-            });
+            return Ok(self.out_of_space(needed));
         }
         let table_len = usize::try_from(needed).unwrap_or(usize::MAX);
 
@@ -116,16 +107,24 @@ impl Planner {
             self.index.unpin_l2(*page);
         }
         self.index.release(lock)?;
-        if let Some(after) = self.wait_for() {
-            return Ok(Reserve::NotNow { after });
+        Ok(self.short_of(needed))
+    }
+
+    /// The answer to a request for which room could not be made.
+    fn short_of(&mut self, needed: u64) -> Reserve {
+        match self.wait_for() {
+            Some(after) => Reserve::NotNow { after },
+            None => self.out_of_space(needed),
         }
+    }
+
+    fn out_of_space(&mut self, needed: u64) -> Reserve {
         self.stats.out_of_space += 1;
-        let available = self.l1.free_pages() as u64;
-        Ok(Reserve::OutOfSpace {
+        Reserve::OutOfSpace {
             needed,
-            available,
+            available: self.l1.free_pages() as u64,
             evictable: self.index.evictable_l1() as u64,
-        })
+        }
     }
 
     /// Room is there: allocates, plans the load, and records the lease.
@@ -206,21 +205,17 @@ impl Planner {
     /// An unknown lease.
     pub fn extend(&mut self, lease: &mut Lease, tokens: u64) -> Result<Option<Reserve>, Error> {
         self.apply_releases()?;
-        let have = self.leases.get(lease.id)?.table.len();
+        let id = self.own(lease)?;
+        let have = self.leases.get(id)?.table.len();
         let needed = self.stripe.pages_for(tokens);
-        let fresh = usize::try_from(needed)
-            .unwrap_or(usize::MAX)
-            .saturating_sub(have);
+        let missing = needed.saturating_sub(have as u64);
+        if needed > u64::from(self.config.pool.usable_pages()) {
+            // Nothing is evicted for what can never fit.
+            return Ok(Some(self.out_of_space(missing)));
+        }
+        let fresh = usize::try_from(missing).unwrap_or(usize::MAX);
         if self.make_room_l1(fresh)? < fresh {
-            if let Some(after) = self.wait_for() {
-                return Ok(Some(Reserve::NotNow { after }));
-            }
-            self.stats.out_of_space += 1;
-            return Ok(Some(Reserve::OutOfSpace {
-                needed: fresh as u64,
-                available: self.l1.free_pages() as u64,
-                evictable: self.index.evictable_l1() as u64,
-            }));
+            return Ok(Some(self.short_of(missing)));
         }
         let mut pages = std::mem::take(&mut self.scratch_l1);
         pages.clear();
@@ -228,7 +223,7 @@ impl Planner {
         for &page in &pages {
             self.l1_states.step(page, PageState::Reserved)?;
         }
-        self.leases.get(lease.id)?.table.extend_from_slice(&pages);
+        self.leases.get(id)?.table.extend_from_slice(&pages);
         lease.pages.extend_from_slice(&pages);
         lease.tokens = lease.tokens.max(tokens);
         self.scratch_l1 = pages;
@@ -240,33 +235,8 @@ impl Planner {
     /// # Errors
     /// An unknown lease.
     pub fn append_keys(&mut self, lease: &Lease, keys: &[PageKey]) -> Result<(), Error> {
-        self.leases.get(lease.id)?.keys.extend_from_slice(keys);
+        let id = self.own(lease)?;
+        self.leases.get(id)?.keys.extend_from_slice(keys);
         Ok(())
-    }
-
-    /// Whether the loads of `lease` have arrived. Acknowledgements enter by
-    /// [`Planner::acknowledge`].
-    ///
-    /// # Errors
-    /// An unknown lease.
-    pub fn confirm(&mut self, lease: &Lease) -> Result<Confirm, Error> {
-        let w = self.stripe.widened_page();
-        let state = self.leases.get(lease.id)?;
-        let mut valid = None;
-        for op in &state.loads {
-            let Some(operation) = self.operations.get(op) else {
-                continue;
-            };
-            if operation.good_pages.is_none() {
-                return Ok(Confirm::Pending { op: *op });
-            }
-            for page in &operation.failed {
-                let at = state.table.iter().position(|have| have == page);
-                valid = valid.into_iter().chain(at).min();
-            }
-        }
-        Ok(valid.map_or(Confirm::Done, |at| Confirm::LoadFailed {
-            valid_tokens: at as u64 * w,
-        }))
     }
 }

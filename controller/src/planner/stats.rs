@@ -45,6 +45,10 @@ pub struct PlannerStats {
     pub evicted_pages_dropped: u64,
     /// Pages that left L2 by eviction.
     pub evicted_pages_l2: u64,
+    /// Pages of L1 that can be used.
+    pub pages_l1: u64,
+    /// Pages of L2, which grow with it.
+    pub pages_l2: u64,
     /// Pages in the L1 allocator.
     pub free_pages_l1: u64,
     /// Pages in the L2 allocator.

@@ -6,7 +6,7 @@ use striata_core::{FenceId, L1Page, OpId, PagePair};
 use super::{Draft, Planner};
 use crate::error::Error;
 use crate::lease::{Lease, LeaseId};
-use crate::order::OrderKind;
+use crate::order::{Order, OrderKind};
 use crate::residency::PageState;
 
 /// What became of pages that were due for a store.
@@ -29,7 +29,8 @@ impl Planner {
     /// # Errors
     /// An unknown lease.
     pub fn store(&mut self, lease: &Lease) -> Result<Stored, Error> {
-        self.store_path(lease.id, 0)
+        let id = self.own(lease)?;
+        self.store_path(id, 0)
     }
 
     /// Stores the pages of the lease's path that are due: on L1, not on L2, inserted often enough,
@@ -97,6 +98,9 @@ impl Planner {
             pages.push(PagePair { l1, l2 });
         }
         self.store_targets = targets;
+        if urgent {
+            self.freeing_pages += sources.len();
+        }
         self.stats.store_pages += sources.len() as u64;
         let fence = self.fence_of_use();
         let after = (fence != FenceId::default()).then_some(fence);
@@ -109,7 +113,11 @@ impl Planner {
         }))
     }
 
-    pub(super) fn end_store(&mut self, pages: &[PagePair], good: usize) -> Result<(), Error> {
+    pub(super) fn end_store(&mut self, order: &Order, good: usize) -> Result<(), Error> {
+        let pages = &order.pages;
+        if order.urgent {
+            self.freeing_pages -= pages.len();
+        }
         for (at, pair) in pages.iter().enumerate() {
             self.index.unpin_l1(pair.l1);
             self.storing.remove(pair.l1);

@@ -41,7 +41,7 @@ impl<D: Device> ShardGroup<D> {
             device_slots,
             host_slots,
             u64::from(self.pool.pages()) * w,
-            u64::from(self.l2_pages) * w,
+            u64::from(self.l2_pages()) * w,
         )?;
         self.copy_pages(direction, plan.pages())
     }
@@ -61,7 +61,7 @@ impl<D: Device> ShardGroup<D> {
             direction,
             pages,
             self.pool.pages(),
-            self.l2_pages,
+            self.l2_pages(),
         )?;
         if pages.iter().any(|pair| !self.pool.is_usable_page(pair.l1)) {
             return Err(Error::Sink);

@@ -118,7 +118,6 @@ struct Pending {
 #[derive(Debug)]
 pub struct ShardGroup<D: Device> {
     pool: PoolGeometry,
-    l2_pages: u32,
     shards: Vec<Shard<D>>,
     fences: Fences<D>,
     /// Orders whose fence is not recorded yet.
@@ -154,12 +153,6 @@ impl<D: Device> ShardGroup<D> {
         };
         count("L1 pools", planes.len())?;
         count("L2 pools", hosts.len())?;
-        let l2_pages = hosts
-            .iter()
-            .flatten()
-            .map(|host| host.pages())
-            .min()
-            .unwrap_or(0);
         let dcp_ranks = pool
             .stripe()
             .ranks()
@@ -193,7 +186,6 @@ impl<D: Device> ShardGroup<D> {
         }
         Ok(Self {
             pool,
-            l2_pages,
             shards,
             fences: Fences::default(),
             held: VecDeque::new(),
@@ -215,6 +207,12 @@ impl<D: Device> ShardGroup<D> {
     #[must_use]
     pub const fn stripe(&self) -> Stripe {
         self.pool.stripe()
+    }
+
+    /// Pages of L2 that every rank has.
+    fn l2_pages(&self) -> u32 {
+        let hosts = self.shards.iter().filter_map(Shard::host);
+        hosts.map(|host| host.pages()).min().unwrap_or(0)
     }
 
     /// One rank.

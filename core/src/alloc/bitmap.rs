@@ -25,6 +25,21 @@ impl BitSet {
         }
     }
 
+    /// Raises the bound; members stay. A lower bound does nothing.
+    pub(super) fn grow(&mut self, bound: usize) {
+        let mut grown = Self::new(bound.max(self.levels[0].len() * WORD));
+        for (at, word) in self.levels[0].iter().enumerate() {
+            grown.levels[0][at] = *word;
+        }
+        for height in 1..grown.levels.len() {
+            let (below, above) = grown.levels.split_at_mut(height);
+            for (at, word) in below[height - 1].iter().enumerate() {
+                above[0][at / WORD] |= u64::from(*word != 0) << (at % WORD);
+            }
+        }
+        *self = grown;
+    }
+
     pub(super) fn contains(&self, at: usize) -> bool {
         self.levels[0]
             .get(at / WORD)
@@ -138,6 +153,28 @@ mod tests {
                 prop_assert_eq!(bits.next(from), model.range(from..).next().copied());
                 let run = (at..).take_while(|n| model.contains(n)).take(70).count();
                 prop_assert_eq!(bits.run_at(at, 70), run);
+            }
+        }
+    }
+
+    // Seen to fail if the levels above the members are left empty.
+    #[test]
+    fn members_stay_when_the_bound_rises() {
+        let mut bits = BitSet::new(70);
+        for at in [0, 63, 69] {
+            bits.insert(at);
+        }
+        for bound in [70, 10, 129, 64 * 64 + 1, 64 * 64 * 64 + 1] {
+            bits.grow(bound);
+            bits.insert(bound - 1);
+            let found: Vec<_> = [0, 1, 64].map(|from| bits.next(from)).to_vec();
+            assert_eq!(found[0], Some(0));
+            assert!(found[1].is_some() && found[2].is_some());
+            assert!(bits.contains(63) && bits.contains(69) && bits.contains(bound - 1));
+            assert_eq!(bits.next(bound.max(70)), None);
+            if bound > 70 {
+                assert_eq!(bits.next(70), Some(bound - 1));
+                bits.remove(bound - 1);
             }
         }
     }

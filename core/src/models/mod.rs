@@ -109,7 +109,7 @@ pub struct KdaState {
 
 impl KdaState {
     /// Bytes of one state on one of `attention_tp` ranks: three convolution tails in bf16 and
-    /// the temporal state in f32. None if the heads do not divide.
+    /// the temporal state in f32. None if the heads do not divide. Saturates.
     ///
     /// **Shape** conv 3 x \[heads * dim\]\[taps - 1\], temporal \[heads\]\[dim\]\[dim\].
     #[must_use]
@@ -120,7 +120,7 @@ impl KdaState {
         let heads = u64::from(self.heads / attention_tp);
         let dim = u64::from(self.head_dim);
         let taps = u64::from(self.conv_kernel.saturating_sub(1));
-        let conv = 3 * heads * dim * taps * 2;
+        let conv = (heads * dim).saturating_mul(taps).saturating_mul(3 * 2);
         Some(conv.saturating_add((heads * dim).saturating_mul(dim * 4)))
     }
 }

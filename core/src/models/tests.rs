@@ -129,3 +129,17 @@ fn a_spec_is_a_name_or_a_table_and_survives_a_round_trip() {
     let text = serde_json::to_string(&table).unwrap();
     assert_eq!(serde_json::from_str::<ModelSpec>(&text).unwrap(), table);
 }
+
+/// Seen to fail if the bytes are multiplied without a look at their size.
+#[test]
+fn states_of_any_size_have_bytes() {
+    let state = |heads, head_dim, conv_kernel| KdaState {
+        heads,
+        head_dim,
+        conv_kernel,
+    };
+    assert_eq!(state(2, 8, 4).bytes(1), Some(3 * 16 * 3 * 2 + 16 * 8 * 4));
+    let most = u32::MAX;
+    assert_eq!(state(most, most, most).bytes(1), Some(u64::MAX));
+    assert_eq!(state(most, most, most).bytes(0), None);
+}

@@ -73,6 +73,11 @@ impl EdgeStore {
         }
     }
 
+    /// Raises the limit to `limit`.
+    pub(super) fn raise_limit(&mut self, limit: usize) {
+        self.limit = self.limit.max(limit);
+    }
+
     /// An empty edge with room for `count` records.
     pub(super) fn take(&mut self, count: usize) -> Edge {
         let class = class_for(count);

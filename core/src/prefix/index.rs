@@ -44,7 +44,7 @@ impl PathMatch {
     /// Pages matched on either tier.
     #[must_use]
     pub const fn pages(&self) -> usize {
-        self.l1_pages + self.l2_pages
+        self.l1_pages.saturating_add(self.l2_pages)
     }
 
     /// The node in which the match ends, if it has pages.
@@ -150,6 +150,12 @@ impl PrefixIndex {
             aside: Vec::new(),
             retired_roots: 0,
         }
+    }
+
+    /// Adds the L2 pages up to `l2_pages`, which stand nowhere yet. A lower number does nothing.
+    pub fn grow_l2(&mut self, l2_pages: u32) {
+        self.l2.grow(l2_pages);
+        self.edges.raise_limit(self.l1.count() + self.l2.count());
     }
 
     /// Keeps pages of different hit counts in different nodes even if the policy does not look at

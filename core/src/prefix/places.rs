@@ -28,18 +28,31 @@ pub(super) struct Places<T: Tier> {
     unheld: Vec<PageId<T>>,
 }
 
+/// A page that stands nowhere.
+const EMPTY: Place = Place {
+    node: NONE,
+    depth: 0,
+    pins: 0,
+};
+
 impl<T: Tier> Places<T> {
     pub(super) fn new(pages: u32) -> Self {
-        let empty = Place {
-            node: NONE,
-            depth: 0,
-            pins: 0,
-        };
         Self {
-            pages: vec![empty; pages as usize],
+            pages: vec![EMPTY; pages as usize],
             in_limbo: 0,
             unheld: Vec::new(),
         }
+    }
+
+    /// Adds the pages up to `pages`, which stand nowhere.
+    pub(super) fn grow(&mut self, pages: u32) {
+        let pages = self.pages.len().max(pages as usize);
+        self.pages.resize(pages, EMPTY);
+    }
+
+    /// Pages of the tier.
+    pub(super) fn count(&self) -> usize {
+        self.pages.len()
     }
 
     /// Node and depth of a page that stands in the tree.

@@ -233,7 +233,7 @@ impl TableLayout {
         }
         for (index, group) in cells[..live].chunks_mut(split).enumerate() {
             let first = self.first_cell(index, length, &page_slot)?;
-            for (cell, number) in group.iter_mut().zip(first..) {
+            for (cell, number) in group.iter_mut().zip(first..=i32::MAX) {
                 *cell = number;
             }
         }

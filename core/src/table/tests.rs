@@ -126,3 +126,25 @@ proptest! {
         }
     }
 }
+
+/// Seen to fail if the cells of a page are counted past the last of them.
+#[test]
+fn the_last_page_that_has_a_number_is_written() {
+    for (rows, kernel_rows) in [(4, 4), (4, 1)] {
+        let stripe = Stripe::new(2, rows).unwrap();
+        let layout = TableLayout::with_kernel_page(stripe, kernel_rows).unwrap();
+        let split = layout.split();
+        let last = (1_u32 << 31) / split - 1;
+        let mut cells = vec![EMPTY_CELL; split as usize];
+        let mut write = |page: u32| {
+            let pages = [L1Page::new(page)];
+            let stale = StaleCells::Clear;
+            let length = stripe.widened_page().cast_signed();
+            layout.write_pages(Rank::new(1), &pages, length, stale, &mut cells)
+        };
+        assert_eq!(write(last), Ok(split as usize));
+        let refused = write(last + 1);
+        assert!(matches!(refused, Err(TableError::PageNumber { .. })));
+        assert_eq!(cells.last(), Some(&i32::MAX));
+    }
+}

@@ -71,6 +71,12 @@ const V13: c_uint = 13_000;
 const V12: c_uint = 12_080;
 
 impl CopyCalls {
+    /// A call a piece.
+    pub(super) const SINGLE: Self = Self {
+        runs: RunCall::Each,
+        boxes: BoxCall::Each,
+    };
+
     /// The newest forms that the driver has and that are not newer than `newest`.
     pub(super) fn resolve(driver: &Driver, newest: Option<i32>) -> Self {
         let supported = driver.version().unwrap_or(0);

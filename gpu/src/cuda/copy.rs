@@ -14,7 +14,7 @@ use cudarc::driver::sys::{
     CUmemcpySrcAccessOrder, CUmemorytype, CUstream,
 };
 
-use super::calls::{BoxCall, RunCall};
+use super::calls::{BoxCall, CopyCalls, RunCall};
 use super::device::CudaDevice;
 use super::memory::CudaMemory;
 use super::shared::Shared;
@@ -22,7 +22,7 @@ use crate::device::{CopyBatch, CopyForm, Direction, Piece};
 use crate::error::GpuError;
 
 /// The largest pitch that the calls for rectangles take.
-const MOST_PITCH: u64 = i32::MAX as u64;
+pub(super) const MOST_PITCH: u64 = i32::MAX as u64;
 /// Most runs of a call; above 512 the driver takes long to begin.
 const MOST_RUNS: usize = 512;
 
@@ -53,8 +53,12 @@ pub(super) fn submit(
                 scratch.push(batch, plane, piece);
             }
         }
-        scratch.submit_boxes(shared, stream, batch.direction)?;
-        scratch.submit_runs(shared, stream, batch.direction)
+        let calls = match batch.form {
+            CopyForm::Runs | CopyForm::Rectangles => shared.calls,
+            CopyForm::EachRun | CopyForm::EachRectangle => CopyCalls::SINGLE,
+        };
+        scratch.submit_boxes(shared, calls.boxes, stream, batch.direction)?;
+        scratch.submit_runs(shared, calls.runs, stream, batch.direction)
     })
 }
 
@@ -97,7 +101,7 @@ impl Scratch {
             return;
         }
         let ends = Ends::of(batch, plane, piece);
-        if batch.form == CopyForm::Rectangles && piece.height > 1 && fits_a_box(batch, piece) {
+        if !batch.form.is_of_runs() && piece.height > 1 && fits_a_box(batch, piece) {
             self.boxes.push(box_of(ends, piece));
             return;
         }
@@ -111,6 +115,7 @@ impl Scratch {
     fn submit_runs(
         &mut self,
         shared: &Shared,
+        call: RunCall,
         stream: CUstream,
         direction: Direction,
     ) -> Result<(), GpuError> {
@@ -118,9 +123,9 @@ impl Scratch {
         let lists = lists.zip(self.from.chunks_mut(MOST_RUNS));
         for ((to, from), sizes) in lists.zip(self.sizes.chunks_mut(MOST_RUNS)) {
             let runs = Runs { to, from, sizes };
-            match shared.calls.runs {
+            match call {
                 RunCall::Each => runs.submit_each(shared, stream, direction)?,
-                _ => runs.submit_batch(shared, stream)?,
+                _ => runs.submit_batch(shared, call, stream)?,
             }
         }
         Ok(())
@@ -129,6 +134,7 @@ impl Scratch {
     fn submit_boxes(
         &mut self,
         shared: &Shared,
+        call: BoxCall,
         stream: CUstream,
         direction: Direction,
     ) -> Result<(), GpuError> {
@@ -137,7 +143,7 @@ impl Scratch {
             return Ok(());
         }
         let list = self.boxes.as_mut_ptr();
-        let status = match shared.calls.boxes {
+        let status = match call {
             // SAFETY: (3) the list outlives the call; (6), (7), (8) hold for every box.
             BoxCall::Batch13(call) => unsafe { call(count, list, 0, stream) },
             BoxCall::Batch12(call) => {
@@ -173,7 +179,12 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    fn submit_batch(self, shared: &Shared, stream: CUstream) -> Result<(), GpuError> {
+    fn submit_batch(
+        self,
+        shared: &Shared,
+        call: RunCall,
+        stream: CUstream,
+    ) -> Result<(), GpuError> {
         let (to, from) = (self.to.as_mut_ptr(), self.from.as_mut_ptr());
         let (sizes, count) = (self.sizes.as_mut_ptr(), self.sizes.len());
         // One set of attributes, from the first run on.
@@ -185,7 +196,7 @@ impl Runs<'_> {
         };
         let mut first = 0usize;
         let (attributes, first) = (&raw mut attributes, &raw mut first);
-        let status = match shared.calls.runs {
+        let status = match call {
             RunCall::Batch13(call) => {
                 // SAFETY: (3) the lists outlive the call; (6), (7), (8) hold for every run.
                 unsafe { call(to, from, sizes, count, attributes, first, 1, stream) }

@@ -12,7 +12,7 @@ use super::event::CudaEvent;
 use super::keep::Kept;
 use super::launch::{self, RowWork};
 use super::memory::{self, CudaMemory};
-use super::pin::CudaPinner;
+use super::pin::{CudaPinner, HostAllocation};
 use super::shared::{CudaConfig, Shared};
 use super::stream::CudaStream;
 use super::{copy, driver};
@@ -87,6 +87,15 @@ impl CudaDevice {
     pub fn free_bytes(&self) -> Result<u64, GpuError> {
         let _scope = self.0.enter()?;
         memory::free_and_total(&self.0).map(|(free, _)| free)
+    }
+
+    /// Allocates page-locked host memory by the driver's own call, for comparisons: pools are
+    /// mapped and registered by us.
+    ///
+    /// # Errors
+    /// No room, or none that can be locked; a lost device.
+    pub fn alloc_host(&self, bytes: u64) -> Result<HostAllocation, GpuError> {
+        HostAllocation::new(&self.0, bytes)
     }
 
     /// Compiles and loads every kernel now, so that no launch has to.
@@ -165,6 +174,10 @@ impl Device for CudaDevice {
 
     fn alloc(&self, bytes: u64) -> Result<CudaMemory, GpuError> {
         CudaMemory::new(&self.0, bytes)
+    }
+
+    fn most_pitch(&self) -> u64 {
+        copy::MOST_PITCH
     }
 
     fn stream(&self, name: &str) -> Result<CudaStream, GpuError> {

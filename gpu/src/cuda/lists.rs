@@ -129,7 +129,9 @@ impl CudaDevice {
         cells: &CudaMemory,
     ) -> Result<Vec<(u64, PlaceStatus)>, GpuError> {
         let places = build.params()?.places;
-        let cell_bytes = u64::from(places) * u64::from(build.width) * check::WORD;
+        // Below 2^63 cells. Saturated, it is more than any memory has.
+        let count = u64::from(places) * u64::from(build.width);
+        let cell_bytes = count.saturating_mul(check::WORD) & !(check::WORD - 1);
         check::access("build_tables: the cells", cells.len(), 0, cell_bytes)?;
         if places == 0 {
             return Ok(Vec::new());

@@ -9,7 +9,7 @@
 //! | `device` | [`CudaDevice`]: the `Device` trait |
 //! | `stream`, `event`, `clock`, `memory` | what its names say; `keep`: what a stream keeps alive |
 //! | `copy`, `calls` | copies; which driver calls serve them |
-//! | `pin` | page-locking for host pools |
+//! | `pin` | page-locking for host pools; the driver's own page-locked memory |
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
 //! | `graph` | captured work |
@@ -74,6 +74,7 @@ pub use graph::CudaGraph;
 pub use lists::{RowList, RowMove, TableBuild, TableSource};
 pub use memory::CudaMemory;
 pub use nvrtc::{CompileReport, compile_report};
+pub use pin::HostAllocation;
 pub use shared::CudaConfig;
 pub use stream::CudaStream;
 pub use survey::{Library, Survey, survey};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page-locking of host pools for a CUDA device.
+//! Page-locking of host pools for a CUDA device, and the driver's own page-locked memory.
 
 use core::ffi::c_void;
 use std::sync::Arc;
@@ -42,6 +42,48 @@ impl PagePinner for CudaPinner {
         let status = unsafe { (shared.driver.cuMemHostUnregister)(pointer(region)) };
         let released = shared.check("cuMemHostUnregister", status);
         released.map_err(|error| refusal(&error))
+    }
+}
+
+/// Host memory that the driver allocated and page-locked by itself (`cuMemHostAlloc`, which is
+/// `cudaHostAlloc`). Nobody reads or writes it here: it is what pinning is measured against.
+#[derive(Debug)]
+pub struct HostAllocation {
+    shared: Arc<Shared>,
+    address: *mut c_void,
+    bytes: usize,
+}
+
+impl HostAllocation {
+    pub(super) fn new(shared: &Arc<Shared>, bytes: u64) -> Result<Self, GpuError> {
+        let _scope = shared.enter()?;
+        let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut address = core::ptr::null_mut();
+        // SAFETY: (3) the place outlives the call.
+        let status = unsafe { (shared.driver.cuMemHostAlloc)(&raw mut address, size, FLAGS) };
+        shared.check("cuMemHostAlloc", status)?;
+        Ok(Self {
+            shared: Arc::clone(shared),
+            address,
+            bytes: size,
+        })
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+}
+
+impl Drop for HostAllocation {
+    fn drop(&mut self) {
+        if let Ok(_scope) = self.shared.enter_for_drop() {
+            // SAFETY: (5) the allocation is this value's and is given back once; (6) no work was
+            // ever submitted on it.
+            let status = unsafe { (self.shared.driver.cuMemFreeHost)(self.address) };
+            self.shared.note("cuMemFreeHost", status);
+        }
     }
 }
 

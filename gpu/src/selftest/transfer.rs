@@ -211,8 +211,9 @@ fn random_plans<D: Device>(device: &D) -> Checked {
         let layout = random_layout(&mut random)?;
         let config = TransferConfig {
             group_bytes: 1 + random.below(100_000),
+            slice_bytes: 1 + random.below(200_000),
+            store_group_bytes: 1 + random.below(200_000),
             call_pieces: 1 + usize::try_from(random.below(40))?,
-            rectangle_pages: usize::try_from(random.below(4))?,
             ..TransferConfig::default()
         };
         let ours = Rig::with_config(device, layout, config)?;

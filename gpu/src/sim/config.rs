@@ -30,6 +30,8 @@ pub struct SimConfig {
     pub faults: FaultPlan,
     /// Whether copies from and to host memory that is not page-locked are refused.
     pub require_registered: bool,
+    /// The largest pitch of rectangles.
+    pub most_pitch: u64,
 }
 
 impl SimConfig {
@@ -43,6 +45,7 @@ impl SimConfig {
             mode: SimMode::Threaded,
             faults: FaultPlan::default(),
             require_registered: false,
+            most_pitch: u64::MAX,
         }
     }
 

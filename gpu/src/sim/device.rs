@@ -177,6 +177,10 @@ impl Device for SimDevice {
         SimMemory::new(&self.0, bytes)
     }
 
+    fn most_pitch(&self) -> u64 {
+        self.0.config().most_pitch
+    }
+
     fn stream(&self, name: &str) -> Result<SimStream, GpuError> {
         self.0.check_alive()?;
         SimStream::new(&self.0, name)

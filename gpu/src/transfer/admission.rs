@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use striata_core::{OpId, PagePair};
 
+use super::choice::Choice;
 use super::engine::TransferEngine;
 use super::error::TransferError;
-use super::gate::{GateKeeper, LoadGate};
-use super::job::{Job, JobPlan};
+use super::gate::{GateKeeper, LoadGate, Units};
+use super::job::Job;
+use super::paths::CopyPath;
 use super::pieces::page_runs;
+use super::plan::JobPlan;
 use crate::device::{Device, Direction};
 use crate::error::GpuError;
 
@@ -61,14 +64,22 @@ impl<D: Device> TransferEngine<D> {
             core.ledger.empty(completion, request.report);
             return Ok((gate, None));
         }
-        let (form, groups) = core.form(direction, pages.len());
-        let parts = core.parts(direction, runs, &groups);
+        let Choice {
+            path,
+            groups,
+            parts,
+        } = core.choose(direction, host, pages.len(), &runs);
+        let units = Units {
+            count: parts.count(),
+            ends: parts.ends(),
+            two_steps: path == CopyPath::Staged,
+        };
         let names = (core.next_id(), op);
-        let gate = LoadGate::new(&self.core, names, issued, groups, parts.count());
+        let gate = LoadGate::new(&self.core, names, issued, groups, &units);
         let gate = Arc::new(gate.map_err(|cause| core.fail(cause))?);
         let plan = Arc::new(JobPlan {
             direction,
-            form,
+            path,
             pages: pages.clone(),
             parts,
             size,
@@ -82,14 +93,23 @@ impl<D: Device> TransferEngine<D> {
 
     fn push(&self, job: Job<D>, urgent: bool) -> Result<(), TransferError> {
         let (core, ticket) = (&*self.core, job.ticket(urgent));
-        let bytes = job.plan.bytes();
-        core.ledger.taken(ticket.direction, bytes);
+        let (bytes, path) = (job.plan.bytes(), job.plan.path);
+        core.ledger.taken(ticket.direction, path, bytes);
+        // To wake the thread takes as long as to submit a little.
+        let by_caller = match core.is_manual() || core.work.has_work() {
+            true => 0,
+            false => job.plan.leading_units(core.config.caller_pieces),
+        };
         let pushed = core.work.push(ticket, job);
         pushed.or_else(|refused| {
-            core.ledger.refused(ticket.direction, bytes);
+            core.ledger.refused(ticket.direction, path, bytes);
             drop(refused);
             core.check()
-        })
+        })?;
+        if by_caller > 0 {
+            core.submit_some(by_caller);
+        }
+        Ok(())
     }
 
     fn check_fence(&self, op: OpId, after: Option<&D::Event>) -> Result<(), TransferError> {

@@ -15,17 +15,18 @@ use super::gate_error::{GateError, JobFailure};
 use super::job::{Completion, End, LoadJob, Outcome, StoreJob, Submission, TransferConfig};
 use super::shared::{Core, HostSide};
 use super::stats::TransferStats;
-use super::submit;
+use super::thread;
 use crate::device::{Device, Direction};
 use crate::error::GpuError;
 use crate::planes::L1Planes;
 
 /// Moves pages of one rank between its L1 planes and its host pool.
 ///
-/// Calls return at once; one thread submits ([`Submission`] says who does if not a thread), group
-/// by group, on a load stream and a store stream. So much is in flight in each direction as
+/// Calls return at once; one thread submits ([`Submission`] says who does if not a thread), unit
+/// by unit, on a load stream and a store stream; the caller of an idle engine submits the first
+/// pieces itself ([`TransferConfig::caller_pieces`]). So much is in flight in each direction as
 /// [`TransferConfig::window_bytes`] says, so that a job that comes later and a step's own copies
-/// wait only for that. The next group is of the job that is most urgent: one whose next group a
+/// wait only for that. The next unit is of the job that is most urgent: one whose next unit a
 /// gate was asked for, which no window keeps back; then urgent stores; then loads; then stores; in
 /// the order of the calls. A load whose `after` has not completed is passed by later ones.
 ///
@@ -54,7 +55,8 @@ impl<D: Device> TransferEngine<D> {
         host: Option<Arc<HostPool>>,
         config: TransferConfig,
     ) -> Result<Self, TransferError> {
-        let host = host.map(|pool| HostSide::new(&planes, pool)).transpose()?;
+        let host = host.map(|pool| HostSide::new(&device, &planes, pool));
+        let host = host.transpose()?;
         let rank = config.rank;
         let core = Arc::new(Core::new(device, planes, config)?);
         let thread = match config.submission {
@@ -63,7 +65,7 @@ impl<D: Device> TransferEngine<D> {
                 let shared = core.clone();
                 let thread = std::thread::Builder::new()
                     .name(format!("copy {rank}"))
-                    .spawn(move || submit::run(&shared));
+                    .spawn(move || thread::run(&shared));
                 Some(thread.map_err(|error| GpuError::Thread {
                     what: format!("copies of rank {rank}"),
                     reason: error.to_string(),
@@ -112,8 +114,9 @@ impl<D: Device> TransferEngine<D> {
         Ok(())
     }
 
-    /// Gives up what was not submitted yet of the load `op`, and returns how many layer groups that
-    /// is; 0 if the load is not here or was submitted to its end. Never waits.
+    /// Gives up what was not submitted yet of the load `op`, and returns how many layer groups, or
+    /// slices of large ones, that is; 0 if the load is not here or was submitted to its end. Never
+    /// waits.
     ///
     /// A load that was given up ends by a completion like any other, with no good page, once what
     /// was submitted of it has ended: until then its pages are in use. Its gate can be passed for
@@ -123,7 +126,7 @@ impl<D: Device> TransferEngine<D> {
         for job in given_up.jobs {
             self.core.end_job(job, End::Cancelled);
         }
-        given_up.groups
+        given_up.units
     }
 
     /// Copies pages and returns when they are there. The order against compute is the caller's;
@@ -146,9 +149,9 @@ impl<D: Device> TransferEngine<D> {
         })?;
         let size = self.core.size(pages.len());
         let ended = gate.await_copies().map(|times| (times, plan.as_deref()));
-        let groups = gate.group_count();
+        let units = gate.unit_count();
         let (times, outcome) = match ended {
-            Ok((times, Some(plan))) => (times, self.core.outcome(plan, &gate, groups)?),
+            Ok((times, Some(plan))) => (times, self.core.outcome(plan, &gate, units)?),
             Ok((times, None)) => (times, size.all_good()),
             // Nothing failed: the copy is still to come.
             Err(GateError::Device(stuck @ GpuError::Deadlock { .. })) => return Err(stuck.into()),
@@ -175,7 +178,7 @@ impl<D: Device> TransferEngine<D> {
         Ok(size.completion(&gate, direction, first, times.last, outcome))
     }
 
-    /// Does one unit of submission: begins the next job that may start, or submits the next group
+    /// Does one unit of submission: begins the next job that may start, or submits the next unit
     /// of the one that was begun. False if there was nothing to do, or a thread does it.
     pub fn pump(&self) -> bool {
         self.core.pump()

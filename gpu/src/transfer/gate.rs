@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gate of one load on one rank: what a consumer asks before it reads a layer.
 //!
-//! A gate has an event for each layer group, made with the gate and recorded by the submission
-//! thread behind the group's copies. A consumer first waits on the host until the group was
+//! A gate has an event for each unit of submission, made with the gate and recorded by the
+//! submission thread behind the unit's copies; a layer opens with the last unit of its group. A consumer first waits on the host until the group was
 //! submitted, which never depends on how long the copy takes, and then lets its stream wait for
 //! the event. A wait for work that is not submitted yet is never enqueued: streams share hardware
 //! queues, and such a wait can block the very copy that would end it. A consumer that has to wait
@@ -31,6 +31,17 @@ pub struct GroupTimes {
     pub last: DeviceTime,
 }
 
+/// How a job is cut for submission.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Units<'a> {
+    /// How many units.
+    pub(super) count: u32,
+    /// Units up to the end of each layer group.
+    pub(super) ends: &'a [u32],
+    /// Whether each has a kernel and copies, with an event between them.
+    pub(super) two_steps: bool,
+}
+
 /// The gate of one load on one rank. A store has one too, with a single group.
 #[derive(Debug)]
 pub struct LoadGate<D: Device> {
@@ -38,8 +49,12 @@ pub struct LoadGate<D: Device> {
     op: OpId,
     issued: DeviceTime,
     groups: LayerGroups,
-    /// One a group of submission; none for a job without pages.
+    /// Units of submission up to the end of each layer group.
+    ends: Box<[u32]>,
+    /// One a unit of submission; none for a job without pages.
     events: Box<[D::Event]>,
+    /// One a unit between its two steps, of jobs that are staged.
+    halfway: Box<[D::Event]>,
     state: GateState<JobFailure>,
     id: JobId,
     /// Whom a waiter asks for more speed.
@@ -47,21 +62,24 @@ pub struct LoadGate<D: Device> {
 }
 
 impl<D: Device> LoadGate<D> {
-    /// The gate of a job that is submitted in `parts` groups.
+    /// The gate of a job that is submitted in `units` units; `ends` says how many of them end each
+    /// group.
     pub(super) fn new(
         core: &Arc<Core<D>>,
         (id, op): (JobId, OpId),
         issued: DeviceTime,
         groups: LayerGroups,
-        parts: u32,
+        units: &Units<'_>,
     ) -> Result<Self, GpuError> {
         let device = &core.device;
-        let events = (0..parts).map(|_| device.event());
-        let events = events.collect::<Result<_, _>>()?;
+        let events = |count| (0..count).map(|_| device.event()).collect::<Result<_, _>>();
+        let halfway = if units.two_steps { units.count } else { 0 };
         Ok(Self {
             id,
             core: Arc::downgrade(core),
-            ..Self::with_events(device, op, issued, groups, events)
+            ends: units.ends.into(),
+            halfway: events(halfway)?,
+            ..Self::with_events(device, op, issued, groups, events(units.count)?)
         })
     }
 
@@ -69,7 +87,7 @@ impl<D: Device> LoadGate<D> {
     pub(super) fn open(device: &D, op: OpId, issued: DeviceTime, layers: u32) -> Self {
         let groups = LayerGroups::whole(layers);
         let gate = Self::with_events(device, op, issued, groups, Box::default());
-        gate.state.advance(gate.group_count());
+        gate.state.advance(gate.unit_count());
         gate
     }
 
@@ -85,7 +103,9 @@ impl<D: Device> LoadGate<D> {
             op,
             issued,
             groups,
+            ends: Box::default(),
             events,
+            halfway: Box::default(),
             state: GateState::new(),
             id: JobId(0),
             core: Weak::new(),
@@ -123,8 +143,9 @@ impl<D: Device> LoadGate<D> {
                 layers: self.groups.layers(),
             });
         };
-        self.await_promoted(u32::try_from(group + 1).unwrap_or(u32::MAX))?;
-        if let Some(event) = self.events.get(group) {
+        let units = self.ends.get(group).copied().unwrap_or(0);
+        self.await_promoted(units)?;
+        if let Some(event) = self.event_behind(units) {
             self.device.wait(stream, event)?;
         }
         Ok(())
@@ -135,7 +156,7 @@ impl<D: Device> LoadGate<D> {
     /// # Errors
     /// A failed or cancelled job; a lost device.
     pub fn wait_all(&self, stream: &D::Stream) -> Result<(), GateError> {
-        self.await_promoted(self.group_count())?;
+        self.await_promoted(self.unit_count())?;
         if let Some(event) = self.events.last() {
             self.device.wait(stream, event)?;
         }
@@ -147,9 +168,10 @@ impl<D: Device> LoadGate<D> {
     /// # Errors
     /// A failed or cancelled job, a failed copy; a lost device.
     pub fn is_complete(&self) -> Result<bool, GateError> {
-        if self.submitted_groups()? < self.group_count() as usize {
+        if self.is_behind(self.unit_count()) {
             return Ok(false);
         }
+        self.submitted_units()?;
         if let Some(event) = self.events.last()
             && !self.device.is_complete(event)?
         {
@@ -158,13 +180,24 @@ impl<D: Device> LoadGate<D> {
         self.check_copies().map(|()| true)
     }
 
-    /// How many groups were submitted so far.
+    /// How many layer groups were submitted to their end so far; for a store, how many groups of
+    /// pages.
     ///
     /// # Errors
     /// A failed or cancelled job.
     pub fn submitted_groups(&self) -> Result<usize, GateError> {
-        let submitted = self.state.submitted();
-        submitted.map_or_else(|cause| Err(self.failed(cause)), |n| Ok(n as usize))
+        let units = self.submitted_units()?;
+        if self.events.is_empty() {
+            return Ok(self.groups.len());
+        }
+        Ok(match *self.ends {
+            [_] => units as usize,
+            _ => self.ends.partition_point(|end| *end <= units),
+        })
+    }
+
+    fn submitted_units(&self) -> Result<u32, GateError> {
+        self.state.submitted().map_err(|cause| self.failed(cause))
     }
 
     /// When the groups ended; none as long as one has not. Never blocks.
@@ -186,9 +219,10 @@ impl<D: Device> LoadGate<D> {
             layer,
             layers: self.groups.layers(),
         })?;
+        let units = self.ends.get(group).copied().unwrap_or(0);
         let submitted = self.state.submitted().unwrap_or(0);
-        match self.events.get(group) {
-            Some(event) if group < submitted as usize => Ok(self.device.event_time(event)?),
+        match self.event_behind(units) {
+            Some(event) if units <= submitted => Ok(self.device.event_time(event)?),
             Some(_) => Ok(None),
             None => Ok(Some(self.issued)),
         }
@@ -206,21 +240,21 @@ impl<D: Device> LoadGate<D> {
 
     /// As [`LoadGate::synchronize`], whatever the copies delivered.
     pub(super) fn await_copies(&self) -> Result<GroupTimes, GateError> {
-        self.await_submitted(self.group_count())?;
+        self.await_submitted(self.unit_count())?;
         let ended = |event: Option<&D::Event>| match event {
             Some(event) => self.device.synchronize(event),
             None => Ok(self.issued),
         };
         Ok(GroupTimes {
             issued: self.issued,
-            first: ended(self.events.first())?,
+            first: ended(self.first_group())?,
             last: ended(self.events.last())?,
         })
     }
 
-    /// Whether fewer than `groups` groups were submitted, of a job that has not ended early.
-    pub(super) fn is_behind(&self, groups: u32) -> bool {
-        self.state.submitted().is_ok_and(|reached| reached < groups)
+    /// Whether fewer than `units` units were submitted, of a job that has not ended early.
+    pub(super) fn is_behind(&self, units: u32) -> bool {
+        self.state.submitted().is_ok_and(|reached| reached < units)
     }
 
     /// Names the job inside its engine.
@@ -228,24 +262,34 @@ impl<D: Device> LoadGate<D> {
         self.id
     }
 
-    pub(super) fn event(&self, group: u32) -> Option<&D::Event> {
-        self.events.get(group as usize)
+    /// The event of a unit.
+    pub(super) fn event(&self, unit: u32) -> Option<&D::Event> {
+        self.events.get(unit as usize)
     }
 
-    /// Groups of submission.
-    pub(super) fn group_count(&self) -> u32 {
-        let of_layers = self.groups.len();
-        let count = if self.events.is_empty() {
-            of_layers
-        } else {
-            self.events.len()
-        };
-        u32::try_from(count).unwrap_or(u32::MAX)
+    /// The event between the two steps of a unit that is staged.
+    pub(super) fn halfway(&self, unit: u32) -> Option<&D::Event> {
+        self.halfway.get(unit as usize)
+    }
+
+    /// The end of the first layer group.
+    pub(super) fn first_group(&self) -> Option<&D::Event> {
+        self.event_behind(self.ends.first().copied().unwrap_or(0))
+    }
+
+    /// The event behind the first `units` units.
+    fn event_behind(&self, units: u32) -> Option<&D::Event> {
+        self.events.get(units.checked_sub(1)? as usize)
+    }
+
+    /// Units of submission.
+    pub(super) fn unit_count(&self) -> u32 {
+        u32::try_from(self.events.len()).unwrap_or(u32::MAX)
     }
 
     /// Fails if a copy that has ended did not deliver everything.
     fn check_copies(&self) -> Result<(), GateError> {
-        for event in &self.events {
+        for event in self.halfway.iter().chain(&self.events) {
             let failures = self.device.copy_failures(event)?;
             if let Some(failure) = failures.into_iter().next() {
                 return Err(self.failed(JobFailure::Device(failure.cause)));
@@ -254,22 +298,22 @@ impl<D: Device> LoadGate<D> {
         Ok(())
     }
 
-    fn await_promoted(&self, groups: u32) -> Result<(), GateError> {
-        if self.is_behind(groups)
+    fn await_promoted(&self, units: u32) -> Result<(), GateError> {
+        if self.is_behind(units)
             && let Some(core) = self.core.upgrade()
         {
-            core.work.promote(self.id, groups);
+            core.work.promote(self.id, units);
         }
-        self.await_submitted(groups)
+        self.await_submitted(units)
     }
 
-    fn await_submitted(&self, groups: u32) -> Result<(), GateError> {
-        if self.is_behind(groups)
+    fn await_submitted(&self, units: u32) -> Result<(), GateError> {
+        if self.is_behind(units)
             && let Some(core) = self.core.upgrade()
         {
-            core.submit_up_to(self, groups)?;
+            core.submit_up_to(self, units)?;
         }
-        self.state.wait(groups).map_err(|cause| self.failed(cause))
+        self.state.wait(units).map_err(|cause| self.failed(cause))
     }
 
     const fn failed(&self, cause: JobFailure) -> GateError {
@@ -291,18 +335,18 @@ impl<D: Device> GateKeeper<D> {
         &self.0
     }
 
-    /// Announces that `groups` groups were submitted.
-    pub(super) fn advance(&self, groups: u32) {
-        self.0.state.advance(groups);
+    /// Announces that `units` units were submitted.
+    pub(super) fn advance(&self, units: u32) {
+        self.0.state.advance(units);
     }
 
     pub(super) fn fail(&self, cause: JobFailure) {
-        self.0.state.fail(self.0.group_count(), cause);
+        self.0.state.fail(self.0.unit_count(), cause);
     }
 
-    /// Announces that no further group will be submitted; those that were stay good.
+    /// Announces that no further unit will be submitted; those that were stay good.
     pub(super) fn cancel(&self) {
-        let count = self.0.group_count();
+        let count = self.0.unit_count();
         self.0.state.cancel(count, JobFailure::Cancelled);
     }
 }

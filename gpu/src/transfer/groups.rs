@@ -32,20 +32,19 @@ impl LayerGroups {
         }
     }
 
-    /// Groups of 1, 2, 4, 8, ... layers; a group of several layers never holds more than
-    /// `cap_bytes` when a layer of the load has `layer_bytes`.
+    /// The first layer, then groups that grow by `factor` (2: 1, 2, 4, 8, ... layers), none of more
+    /// than `most` layers.
     ///
-    /// Example: 61 layers of 4.5 MiB and a cap of 50 MiB give 1, 2, 4, 8, 11, 11, 11, 11, 2.
+    /// Example: 61 layers, factor 2, most 3 give 1, 2, 3, 3, ..., 3, 1.
     #[must_use]
-    pub fn progressive(layers: u32, layer_bytes: u64, cap_bytes: u64) -> Self {
-        let fit = cap_bytes.checked_div(layer_bytes).unwrap_or(u64::MAX);
-        let most = u32::try_from(fit).unwrap_or(u32::MAX).max(1);
+    pub fn growing(layers: u32, factor: u32, most: u32) -> Self {
+        let most = most.max(1);
         let mut ends = Vec::new();
         let (mut end, mut size) = (0u32, 1u32);
         while end < layers {
             end = end.saturating_add(size.min(most)).min(layers);
             ends.push(end);
-            size = size.saturating_mul(2);
+            size = size.saturating_mul(factor.max(1));
         }
         Self { ends: ends.into() }
     }
@@ -99,12 +98,17 @@ mod tests {
 
     #[test]
     fn the_shapes_of_the_three_kinds() {
-        let free = LayerGroups::progressive(61, 4, 1 << 40);
-        assert_eq!(sizes(&free), [1, 2, 4, 8, 16, 30]);
-        let capped = LayerGroups::progressive(61, 4_718_592, 50 << 20);
-        assert_eq!(sizes(&capped), [1, 2, 4, 8, 11, 11, 11, 11, 2]);
-        let huge = LayerGroups::progressive(3, u64::MAX, 1);
-        assert_eq!(sizes(&huge), [1, 1, 1]);
+        let growing = |factor, most| sizes(&LayerGroups::growing(61, factor, most));
+        assert_eq!(growing(2, u32::MAX), [1, 2, 4, 8, 16, 30]);
+        assert_eq!(growing(2, 24), [1, 2, 4, 8, 16, 24, 6]);
+        assert_eq!(growing(4, u32::MAX), [1, 4, 16, 40]);
+        assert_eq!(growing(2, 0), [1; 61]);
+        assert_eq!(growing(0, 9), [1; 61]);
+        let capped = growing(2, 3);
+        assert_eq!(
+            (capped.len(), &capped[..4], capped[21]),
+            (22, &[1, 2, 3, 3][..], 1)
+        );
         assert_eq!(sizes(&LayerGroups::first_and_rest(61)), [1, 60]);
         assert_eq!(sizes(&LayerGroups::first_and_rest(1)), [1]);
         assert_eq!(sizes(&LayerGroups::whole(61)), [61]);
@@ -114,12 +118,12 @@ mod tests {
     proptest! {
         #[test]
         fn every_layer_stands_in_one_group_in_order(
-            layers in 0u32..200, layer_bytes in 0u64..1 << 28, cap in 0u64..1 << 30, kind in 0..3,
+            layers in 0u32..200, factor in 0u32..9, most in 0u32..80, kind in 0..3,
         ) {
             let groups = match kind {
                 0 => LayerGroups::whole(layers),
                 1 => LayerGroups::first_and_rest(layers),
-                _ => LayerGroups::progressive(layers, layer_bytes, cap),
+                _ => LayerGroups::growing(layers, factor, most),
             };
             let listed: Vec<u32> = (0..groups.len()).flat_map(|g| groups.range(g)).collect();
             prop_assert_eq!(listed, (0..layers).collect::<Vec<_>>());
@@ -134,18 +138,17 @@ mod tests {
         }
 
         #[test]
-        fn growing_groups_obey_the_cap_and_the_doubling(
-            layers in 1u32..200, layer_bytes in 0u64..1 << 28, cap in 0u64..1 << 30,
+        fn growing_groups_obey_the_cap_and_the_factor(
+            layers in 1u32..200, factor in 1u32..9, most in 1u32..80,
         ) {
-            let groups = LayerGroups::progressive(layers, layer_bytes, cap);
+            let groups = LayerGroups::growing(layers, factor, most);
+            let mut grown = 1u32;
             for group in 0..groups.len() {
-                let len = groups.range(group).len() as u64;
-                prop_assert!(len == 1 || len * layer_bytes <= cap);
-                prop_assert!(len <= 1 << group.min(63));
-                // Nothing smaller than it must be, but for the last group.
-                let doubled = 1u64 << group.min(32);
+                let len = u32::try_from(groups.range(group).len()).unwrap();
                 let last = group + 1 == groups.len();
-                prop_assert!(last || len == doubled || (len + 1) * layer_bytes > cap);
+                // Nothing smaller than it must be, but for the last group.
+                prop_assert!(len == grown.min(most) || (last && len < grown.min(most)));
+                grown = grown.saturating_mul(factor);
             }
         }
     }

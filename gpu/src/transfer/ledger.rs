@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 
 use striata_core::sync::Mutex;
 
-use super::job::{Completion, JobSize, Outcome, Submitted};
+use super::job::{Completion, Outcome, Submitted};
+use super::paths::CopyPath;
+use super::plan::JobSize;
 use super::queue_entry::JobId;
 use super::stats::TransferStats;
 use crate::device::{Device, Direction};
@@ -61,19 +63,21 @@ impl<D: Device> Ledger<D> {
     }
 
     /// Counts a job that was taken.
-    pub(super) fn taken(&self, direction: Direction, bytes: u64) {
+    pub(super) fn taken(&self, direction: Direction, path: CopyPath, bytes: u64) {
         let mut state = self.0.lock();
         let stats = state.stats.of(direction);
         stats.jobs += 1;
+        *stats.by_path.of(path) += 1;
         stats.queued_jobs += 1;
         stats.queued_bytes += bytes;
     }
 
     /// Uncounts a job that was refused after all.
-    pub(super) fn refused(&self, direction: Direction, bytes: u64) {
+    pub(super) fn refused(&self, direction: Direction, path: CopyPath, bytes: u64) {
         let mut state = self.0.lock();
         let stats = state.stats.of(direction);
         stats.jobs -= 1;
+        *stats.by_path.of(path) -= 1;
         stats.queued_jobs -= 1;
         stats.queued_bytes -= bytes;
     }
@@ -89,8 +93,8 @@ impl<D: Device> Ledger<D> {
         }
     }
 
-    /// Counts a group that was submitted, and what is behind it.
-    pub(super) fn group(&self, direction: Direction, bytes: u64, event: &D::Event) {
+    /// Counts a unit that was submitted, and what is behind it.
+    pub(super) fn unit(&self, direction: Direction, bytes: u64, event: &D::Event) {
         let mut state = self.0.lock();
         let stats = state.stats.of(direction);
         stats.queued_bytes -= bytes;

@@ -93,7 +93,7 @@ impl World {
             id: JobId(id),
             op: OpId::new(id),
             direction: Direction::HostToDevice,
-            groups: GROUPS,
+            units: GROUPS,
             first_bytes: 1,
             urgent: false,
             fenced: false,
@@ -115,7 +115,7 @@ impl World {
         for job in given_up.jobs {
             self.end(job, |groups| End::Cancelled { groups });
         }
-        given_up.groups
+        given_up.units
     }
 
     fn end(&self, job: Job, end: impl FnOnce(u32) -> End) {
@@ -133,7 +133,7 @@ impl World {
         match action {
             Action::Fail(_) => return self.end(job, |_| End::Failed),
             Action::Begin => assert_eq!(job.groups, 0),
-            Action::Group => {
+            Action::Unit => {
                 job.groups += 1;
                 assert!(job.groups <= GROUPS);
                 window.push(1, ());

@@ -11,15 +11,14 @@ use crate::error::GpuError;
 impl<D: Device> Core<D> {
     /// Does one unit of submission; false if there was nothing to do, or a thread does it.
     pub(super) fn pump(&self) -> bool {
-        let manual = self.manual.as_ref();
-        manual.is_some_and(|submitter| submitter.lock().pump(self))
+        self.is_manual() && self.submitter.lock().pump(self)
     }
 
-    /// Where no thread submits: submits until `groups` groups of the job of `gate` are, or it has
+    /// Where no thread submits: submits until `units` units of the job of `gate` are, or it has
     /// ended early. If its targets are in use, that waits for its fence; if a window is full, for
-    /// the oldest group in it.
-    pub(super) fn submit_up_to(&self, gate: &LoadGate<D>, groups: u32) -> Result<(), GpuError> {
-        while self.manual.is_some() && gate.is_behind(groups) {
+    /// the oldest unit in it.
+    pub(super) fn submit_up_to(&self, gate: &LoadGate<D>, units: u32) -> Result<(), GpuError> {
+        while self.is_manual() && gate.is_behind(units) {
             if self.pump() {
                 continue;
             }
@@ -40,11 +39,11 @@ impl<D: Device> Core<D> {
 
     /// Submits every job, also those whose fence is still open.
     pub(super) fn submit_all(&self) -> Result<(), TransferError> {
-        while self.manual.is_some() && self.work.has_work() {
+        while self.is_manual() && self.work.has_work() {
             if self.pump() {
                 continue;
             }
-            // Nothing can be submitted before a group in flight or a fence has ended.
+            // Nothing can be submitted before a unit in flight or a fence has ended.
             let Some(event) = self.obstacle().or_else(|| self.fence_of(|_| true)) else {
                 break;
             };
@@ -55,14 +54,14 @@ impl<D: Device> Core<D> {
 
     /// Submits what was begun; the others were dropped.
     pub(super) fn stop_manual(&self) {
-        if self.manual.is_some() {
+        if self.is_manual() {
             while self.pump() {}
             self.work.abandon();
         }
     }
 
     fn obstacle(&self) -> Option<D::Event> {
-        self.manual.as_ref()?.lock().obstacle(self)
+        self.submitter.lock().obstacle(self)
     }
 
     fn fence_of(&self, is_meant: impl Fn(JobId) -> bool) -> Option<D::Event> {

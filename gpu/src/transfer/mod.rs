@@ -3,19 +3,21 @@
 //!
 //! | file | room |
 //! |---|---|
-//! | `engine`, `admission` | [`TransferEngine`]: calls; how a job is checked, shaped and queued |
+//! | `engine`, `admission` | [`TransferEngine`]: calls; how a job is checked and queued |
+//! | `choice`, `plan` | how a job is done; what it copies |
 //! | `polling` | completions |
-//! | `shared` | what its calls and its thread share; the forms of jobs |
-//! | `queue_entry`, `queue_state` | which group of which waiting job is submitted next |
+//! | `shared` | what its calls and its thread share |
+//! | `queue_entry`, `queue_state` | which unit of which waiting job is submitted next |
 //! | `work_queue` | the same between threads, checked by loom; the first failure |
 //! | `window` | how much may be in flight |
-//! | `submit` | submission, group by group, and the thread that does it |
+//! | `submit`, `thread` | submission, unit by unit, and the thread that does it |
 //! | `manual` | submission by whoever waits, where there is no thread |
 //! | `ledger` | jobs whose copies run; counters |
 //! | `outcome` | which pages of a job arrived |
 //! | `job`, `stats`, `error` | jobs, completions and settings; counters; refusals |
+//! | `paths` | [`TransferPaths`]: which way the bytes of a job take |
 //! | `groups` | [`LayerGroups`]: which layers share a call and an event |
-//! | `parts` | the groups of a job: layers of a load, pages of a store |
+//! | `parts` | the units of a job: layers of a load, pages of a store, slices of either |
 //! | `pieces` | pages and layers to pieces of copy calls |
 //! | `gate`, `gate_error` | [`LoadGate`]: what a consumer waits for before it reads a layer |
 //! | `gate_state` | [`GateState`]: the host side of a gate, checked by loom |
@@ -26,6 +28,8 @@
 
 #[cfg(not(loom))]
 mod admission;
+#[cfg(not(loom))]
+mod choice;
 #[cfg(not(loom))]
 mod engine;
 #[cfg(not(loom))]
@@ -49,7 +53,11 @@ mod outcome;
 #[cfg(not(loom))]
 mod parts;
 #[cfg(not(loom))]
+mod paths;
+#[cfg(not(loom))]
 mod pieces;
+#[cfg(not(loom))]
+mod plan;
 #[cfg(not(loom))]
 mod polling;
 #[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
@@ -62,6 +70,8 @@ mod shared;
 mod stats;
 #[cfg(not(loom))]
 mod submit;
+#[cfg(not(loom))]
+mod thread;
 #[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
 mod window;
 #[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
@@ -80,4 +90,6 @@ pub use groups::LayerGroups;
 #[cfg(not(loom))]
 pub use job::{Completion, LoadJob, StoreJob, Submission, TransferConfig};
 #[cfg(not(loom))]
-pub use stats::{DirectionStats, TransferStats};
+pub use paths::{CopyPath, DirectionPaths, LayerCut, PageGrid, PageRule, PlaneKind, TransferPaths};
+#[cfg(not(loom))]
+pub use stats::{DirectionStats, PathCounts, TransferStats};

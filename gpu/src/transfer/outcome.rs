@@ -4,13 +4,14 @@
 use core::ops::Range;
 
 use super::gate::LoadGate;
-use super::job::{JobPlan, Outcome};
+use super::job::Outcome;
+use super::plan::JobPlan;
 use super::shared::Core;
 use crate::device::{CopyFailure, Device};
 use crate::error::GpuError;
 
 impl<D: Device> Core<D> {
-    /// What arrived of a job whose copies have ended, and of which `groups` groups were submitted.
+    /// What arrived of a job whose copies have ended, and of which `units` units were submitted.
     ///
     /// # Errors
     /// A lost device.
@@ -18,20 +19,19 @@ impl<D: Device> Core<D> {
         &self,
         plan: &JobPlan,
         gate: &LoadGate<D>,
-        groups: u32,
+        units: u32,
     ) -> Result<Outcome, GpuError> {
         let mut outcome = plan.size.all_good();
         let mut missing = Vec::new();
-        for group in 0..groups {
-            let Some(event) = gate.event(group) else {
-                continue;
-            };
-            let failures = self.device.copy_failures(event)?;
-            if !failures.is_empty() {
-                missing.extend(plan.missing(group, self.call_pieces(), &failures));
+        for unit in 0..units {
+            for event in gate.halfway(unit).into_iter().chain(gate.event(unit)) {
+                let failures = self.device.copy_failures(event)?;
+                if !failures.is_empty() {
+                    missing.extend(plan.missing(unit, self.call_pieces(), &failures));
+                }
+                let cause = failures.into_iter().next().map(|failure| failure.cause);
+                outcome.error = outcome.error.or(cause);
             }
-            let cause = failures.into_iter().next().map(|failure| failure.cause);
-            outcome.error = outcome.error.or(cause);
         }
         if outcome.error.is_none() {
             return Ok(outcome);
@@ -48,10 +48,10 @@ impl<D: Device> Core<D> {
 }
 
 impl JobPlan {
-    /// L1 pages with bytes in pieces that calls of one group did not deliver.
-    fn missing(&self, group: u32, call_pieces: usize, failures: &[CopyFailure]) -> Vec<Range<u32>> {
+    /// L1 pages with bytes in pieces that calls of one unit did not deliver.
+    fn missing(&self, unit: u32, call_pieces: usize, failures: &[CopyFailure]) -> Vec<Range<u32>> {
         let mut pieces = Vec::new();
-        self.pieces(group, &mut pieces);
+        self.pieces(unit, &mut pieces);
         let of_call = |failure: &CopyFailure| {
             let call = pieces.chunks(call_pieces).nth(failure.call);
             call.unwrap_or_default()

@@ -1,107 +1,181 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The groups in which a job is submitted: a load by layers, so that its first layers open early; a
-//! store by pages, whose layers go together.
+//! The units in which a job is submitted: a load by layer groups, so that its first layers open
+//! early; a store by pages, whose layers go together.
+//!
+//! A layer group whose bytes are more than a call may have is cut into slices, each some of its
+//! pages. A unit is a slice, or a group that needs no cutting: what the window counts, and where
+//! one job can give way to another. The gate of a layer opens behind the last slice of its group.
 
 use core::ops::Range;
 
 use super::groups::LayerGroups;
-use super::job::JobPlan;
 use super::pieces::PageRun;
-use crate::device::{CopyForm, Piece};
 
-/// The runs of a job, and which of them and which layers make a group.
+/// Pages of the first slice of a load of many pages. The link begins when the first descriptors of
+/// a call are prepared and waits for the rest, 0.43 us each: so few come first, and the others are
+/// prepared while those are copied.
+const FIRST_SLICE: u32 = 16;
+
+/// Some layers of some runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub(super) layers: Range<u32>,
+    pub(super) runs: Range<usize>,
+    pub(super) pages: u32,
+}
+
+/// The runs of a job, and how they are cut into units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
     runs: Vec<PageRun>,
-    cut: Cut,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Cut {
-    /// All runs, some layers.
-    Layers(LayerGroups),
-    /// All layers, some runs: the run after the last of each group.
-    Pages { layers: u32, ends: Vec<usize> },
+    units: Vec<Unit>,
+    /// Units up to the end of each layer group.
+    ends: Box<[u32]>,
 }
 
 impl Parts {
-    pub(super) const fn by_layers(runs: Vec<PageRun>, groups: LayerGroups) -> Self {
-        Self {
-            runs,
-            cut: Cut::Layers(groups),
-        }
-    }
-
-    /// Groups of `most_pages` pages, at least one; runs are cut where a group ends.
-    pub(super) fn by_pages(runs: Vec<PageRun>, layers: u32, most_pages: u32) -> Self {
-        let most = most_pages.max(1);
-        let mut cut = Vec::with_capacity(runs.len());
-        let (mut ends, mut left) = (Vec::new(), most);
-        for mut run in runs {
-            while run.pages > left {
-                let (first, rest) = run.split(left);
-                cut.push(first);
-                ends.push(cut.len());
-                (run, left) = (rest, most);
+    /// All pages by groups of layers. A slice of several pages has no more than `call_bytes` if a
+    /// page has `chunk_bytes` in a layer.
+    pub(super) fn by_layers(
+        runs: &[PageRun],
+        groups: &LayerGroups,
+        chunk_bytes: u64,
+        call_bytes: u64,
+    ) -> Self {
+        let pages = count(runs);
+        let edges = (0..groups.len()).map(|group| {
+            let layers = groups.range(group).len() as u64;
+            let page = chunk_bytes.saturating_mul(layers);
+            let most = call_bytes.checked_div(page).unwrap_or(u64::MAX);
+            let mut edges = even(pages, u32::try_from(most).unwrap_or(u32::MAX));
+            if group == 0 && edges.first().is_some_and(|first| *first > 2 * FIRST_SLICE) {
+                edges.insert(0, FIRST_SLICE);
             }
-            cut.push(run);
-            left -= run.pages;
-        }
-        if ends.last() != Some(&cut.len()) && !cut.is_empty() {
-            ends.push(cut.len());
-        }
-        Self {
-            runs: cut,
-            cut: Cut::Pages { layers, ends },
-        }
-    }
-
-    /// How many groups.
-    pub(super) fn count(&self) -> u32 {
-        let count = match &self.cut {
-            Cut::Layers(groups) => groups.len(),
-            Cut::Pages { ends, .. } => ends.len(),
+            edges
+        });
+        let edges: Vec<Vec<u32>> = edges.collect();
+        let mut cuts: Vec<u32> = edges.iter().flatten().copied().collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let (runs, at) = cut(runs, &cuts);
+        let index = |edge: u32| {
+            let place = cuts.binary_search(&edge).unwrap_or_else(|place| place);
+            at.get(place).copied().unwrap_or(runs.len())
         };
-        u32::try_from(count).unwrap_or(u32::MAX)
+        let (mut units, mut ends) = (Vec::new(), Vec::with_capacity(groups.len()));
+        for (group, edges) in edges.iter().enumerate() {
+            let (mut first, mut run) = (0, 0);
+            for &edge in edges {
+                let end = index(edge);
+                units.push(Unit {
+                    layers: groups.range(group),
+                    runs: run..end,
+                    pages: edge - first,
+                });
+                (first, run) = (edge, end);
+            }
+            ends.push(len_of(&units));
+        }
+        let ends = ends.into();
+        Self { runs, units, ends }
     }
 
-    /// Runs and layers of a group; nothing past the last.
-    fn group(&self, group: u32) -> (&[PageRun], Range<u32>) {
-        let at = group as usize;
-        match &self.cut {
-            Cut::Layers(groups) => (&self.runs, groups.range(at)),
-            Cut::Pages { layers, ends } => {
-                let start = at.checked_sub(1).and_then(|before| ends.get(before));
-                let range = start.copied().unwrap_or(0)..ends.get(at).copied().unwrap_or(0);
-                (self.runs.get(range).unwrap_or_default(), 0..*layers)
+    /// All `layers` layers by pages: equal groups of at most `most` pages, at least one.
+    pub(super) fn by_pages(runs: &[PageRun], layers: u32, most: u32) -> Self {
+        Self::at_pages(runs, layers, &even(count(runs), most))
+    }
+
+    /// As [`Self::by_pages`], but the first groups have 1 and 2 pages, so that what comes behind a
+    /// first step that takes no page may begin early.
+    pub(super) fn by_growing_pages(runs: &[PageRun], layers: u32, most: u32) -> Self {
+        let pages = count(runs);
+        let (mut edges, mut done) = (Vec::new(), 0);
+        for size in [1, 2] {
+            if size < most && pages - done > size {
+                done += size;
+                edges.push(done);
             }
         }
+        edges.extend(even(pages - done, most).into_iter().map(|edge| done + edge));
+        Self::at_pages(runs, layers, &edges)
+    }
+
+    fn at_pages(runs: &[PageRun], layers: u32, edges: &[u32]) -> Self {
+        let (runs, at) = cut(runs, edges);
+        let (mut first, mut run) = (0, 0);
+        let units = edges.iter().zip(at).map(|(&edge, end)| {
+            let unit = Unit {
+                layers: 0..layers,
+                runs: run..end,
+                pages: edge - first,
+            };
+            (first, run) = (edge, end);
+            unit
+        });
+        let units: Vec<Unit> = units.collect();
+        let ends = Box::new([len_of(&units)]);
+        Self { runs, units, ends }
+    }
+
+    /// How many units.
+    pub(super) fn count(&self) -> u32 {
+        len_of(&self.units)
+    }
+
+    /// Units up to the end of each layer group.
+    pub(super) const fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// A unit and its runs; none past the last.
+    pub(super) fn unit(&self, unit: u32) -> Option<(&Unit, &[PageRun])> {
+        let unit = self.units.get(unit as usize)?;
+        Some((unit, self.runs.get(unit.runs.clone())?))
     }
 }
 
-impl JobPlan {
-    /// Puts the pieces of a group into `out`, in the order in which they are submitted.
-    pub(super) fn pieces(&self, group: u32, out: &mut Vec<Piece>) {
-        out.clear();
-        let (runs, layers) = self.parts.group(group);
-        match self.form {
-            CopyForm::Runs => self.host.shape.runs(runs, layers, out),
-            CopyForm::Rectangles => self.host.shape.rectangles(runs, layers, out),
+fn len_of(units: &[Unit]) -> u32 {
+    u32::try_from(units.len()).unwrap_or(u32::MAX)
+}
+
+fn count(runs: &[PageRun]) -> u32 {
+    runs.iter()
+        .fold(0, |sum, run| sum.saturating_add(run.pages))
+}
+
+/// The ends of the fewest nearly equal groups of `pages` pages that have at most `most` pages each,
+/// at least one.
+fn even(pages: u32, most: u32) -> Vec<u32> {
+    let groups = pages.div_ceil(most.max(1));
+    let end = |group: u32| {
+        let end = (u64::from(pages) * u64::from(group)).div_ceil(u64::from(groups));
+        u32::try_from(end).unwrap_or(pages)
+    };
+    (1..=groups).map(end).collect()
+}
+
+/// Cuts runs where so many pages have passed; returns the run after each cut. `edges` ascend.
+fn cut(runs: &[PageRun], edges: &[u32]) -> (Vec<PageRun>, Vec<usize>) {
+    let mut parts = Vec::with_capacity(runs.len() + edges.len());
+    let mut at = Vec::with_capacity(edges.len());
+    let (mut done, mut edges) = (0u32, edges.iter().peekable());
+    for &run in runs {
+        let mut run = run;
+        while let Some(edge) = edges.next_if(|&&edge| edge <= done.saturating_add(run.pages)) {
+            let (first, rest) = run.split(edge - done);
+            done = *edge;
+            if first.pages > 0 {
+                parts.push(first);
+            }
+            at.push(parts.len());
+            run = rest;
+        }
+        if run.pages > 0 {
+            done = done.saturating_add(run.pages);
+            parts.push(run);
         }
     }
-
-    /// Bytes of a group.
-    pub(super) fn group_bytes(&self, group: u32) -> u64 {
-        let (runs, layers) = self.parts.group(group);
-        let pages = match &self.parts.cut {
-            Cut::Layers(_) => self.pages.len() as u64,
-            Cut::Pages { .. } => runs.iter().map(|run| u64::from(run.pages)).sum(),
-        };
-        let chunk = self.host.shape.page.chunk_bytes();
-        pages
-            .saturating_mul(layers.len() as u64)
-            .saturating_mul(chunk)
-    }
+    (parts, at)
 }
 
 #[cfg(test)]
@@ -109,6 +183,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use striata_core::{L1Page, L2Page};
+
+    const CHUNK: u64 = 73_728;
 
     fn runs(lengths: &[u32]) -> Vec<PageRun> {
         let run = |(at, &pages): (usize, &u32)| PageRun {
@@ -127,25 +203,107 @@ mod tests {
         runs.iter().flat_map(of).collect()
     }
 
+    fn sizes(parts: &Parts) -> Vec<(usize, u32)> {
+        let unit = |at| {
+            let (unit, _) = parts.unit(at).unwrap();
+            (unit.layers.len(), unit.pages)
+        };
+        (0..parts.count()).map(unit).collect()
+    }
+
+    #[test]
+    fn a_large_group_is_cut_into_equal_slices_and_its_end_is_the_last_one() {
+        let scattered = runs(&[1; 512]);
+        let groups = LayerGroups::growing(3, 2, 1);
+        let parts = Parts::by_layers(&scattered, &groups, CHUNK, 20_000_000);
+        // 37.7 MB a layer; the first layer begins with a short slice.
+        let expected = [
+            (1, 16),
+            (1, 240),
+            (1, 256),
+            (1, 256),
+            (1, 256),
+            (1, 256),
+            (1, 256),
+        ];
+        assert_eq!(sizes(&parts), expected);
+        assert_eq!(parts.ends(), [3, 5, 7]);
+        let whole = Parts::by_layers(&scattered[..64], &groups, CHUNK, 20_000_000);
+        assert_eq!(sizes(&whole), [(1, 16), (1, 48), (1, 64), (1, 64)]);
+        assert_eq!(whole.ends(), [2, 3, 4]);
+        let few = Parts::by_layers(&scattered[..8], &groups, CHUNK, 20_000_000);
+        assert_eq!((sizes(&few), few.ends()), (vec![(1, 8); 3], &[1, 2, 3][..]));
+        // A page that is more than a call may have still goes.
+        let tight = Parts::by_layers(&scattered[..2], &groups, CHUNK, 1);
+        assert_eq!(sizes(&tight), [(1, 1); 6]);
+    }
+
+    #[test]
+    fn staged_groups_grow_to_their_cap() {
+        let grown = |pages, most| {
+            let parts = Parts::by_growing_pages(&runs(&[pages]), 5, most);
+            sizes(&parts)
+                .into_iter()
+                .map(|(_, pages)| pages)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(grown(8, 3), [1, 2, 3, 2]);
+        assert_eq!(grown(1, 3), [1]);
+        assert_eq!(grown(2, 3), [1, 1]);
+        assert_eq!(grown(3, 1), [1, 1, 1]);
+        assert_eq!(grown(9, 100), [1, 2, 6]);
+    }
+
     proptest! {
         #[test]
         fn groups_of_pages_hold_every_page_once_in_order(
-            lengths in prop::collection::vec(1u32..20, 0..8), most in 0u32..12,
+            lengths in prop::collection::vec(1u32..20, 0..8), most in 0u32..12, growing: bool,
         ) {
             let whole = runs(&lengths);
-            let parts = Parts::by_pages(whole.clone(), 5, most);
+            let parts = if growing {
+                Parts::by_growing_pages(&whole, 5, most)
+            } else {
+                Parts::by_pages(&whole, 5, most)
+            };
             let mut listed = Vec::new();
-            for group in 0..parts.count() {
-                let (runs, layers) = parts.group(group);
+            for at in 0..parts.count() {
+                let (unit, runs) = parts.unit(at).unwrap();
                 let found = pages(runs);
-                prop_assert_eq!(layers, 0..5);
-                let full = most.max(1) as usize;
-                prop_assert!(found.len() == full || group + 1 == parts.count());
-                prop_assert!(!found.is_empty() && found.len() <= full);
+                prop_assert_eq!(&unit.layers, &(0..5));
+                prop_assert_eq!(found.len(), unit.pages as usize);
+                prop_assert!(!found.is_empty() && found.len() <= most.max(1) as usize);
                 listed.extend(found);
             }
             prop_assert_eq!(listed, pages(&whole));
-            prop_assert!(parts.group(parts.count()).0.is_empty());
+            prop_assert!(parts.unit(parts.count()).is_none());
+            prop_assert_eq!(parts.ends(), &[parts.count()]);
+        }
+
+        #[test]
+        fn slices_hold_every_page_of_every_layer_once(
+            lengths in prop::collection::vec(1u32..20, 0..8), layers in 1u32..9, most in 1u32..9,
+            call in 1u64..400,
+        ) {
+            let whole = runs(&lengths);
+            let groups = LayerGroups::growing(layers, 2, most);
+            let parts = Parts::by_layers(&whole, &groups, 3, call);
+            prop_assert_eq!(parts.ends().len(), groups.len());
+            let mut at = 0;
+            for group in 0..groups.len() {
+                let mut listed = Vec::new();
+                while at < parts.ends()[group] {
+                    let (unit, runs) = parts.unit(at).unwrap();
+                    let found = pages(runs);
+                    prop_assert_eq!(&unit.layers, &groups.range(group));
+                    prop_assert_eq!(found.len(), unit.pages as usize);
+                    let bytes = 3 * u64::from(unit.pages) * unit.layers.len() as u64;
+                    prop_assert!(unit.pages == 1 || bytes <= call);
+                    listed.extend(found);
+                    at += 1;
+                }
+                prop_assert_eq!(listed, pages(&whole));
+            }
+            prop_assert_eq!(at, parts.count());
         }
     }
 }

@@ -40,7 +40,7 @@ impl<D: Device> TransferEngine<D> {
             Front {
                 id: job.gate.id(),
                 ended: job.ended.clone(),
-                first: job.gate.event(0).filter(|_| is_load).cloned(),
+                first: job.gate.first_group().filter(|_| is_load).cloned(),
             }
         })?;
         let ((first, finished), lost) = match self.ends(&front) {
@@ -59,7 +59,7 @@ impl<D: Device> TransferEngine<D> {
     }
 
     fn outcome_of(&self, job: &Submitted<D>, lost: Option<GpuError>) -> Outcome {
-        let found = || self.core.outcome(&job.plan, &job.gate, job.groups);
+        let found = || self.core.outcome(&job.plan, &job.gate, job.units);
         match (&job.end, lost) {
             (End::Failed(cause), _) => Outcome::failed(cause.clone()),
             (_, Some(cause)) => Outcome::failed(cause),

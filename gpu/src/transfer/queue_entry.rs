@@ -16,8 +16,9 @@ pub(super) struct Ticket {
     pub(super) id: JobId,
     pub(super) op: OpId,
     pub(super) direction: Direction,
-    pub(super) groups: u32,
-    /// Bytes of the first group.
+    /// Units of submission.
+    pub(super) units: u32,
+    /// Bytes of the first unit.
     pub(super) first_bytes: u64,
     /// Goes before loads.
     pub(super) urgent: bool,
@@ -34,9 +35,9 @@ pub(super) struct Entry<J> {
     /// None while it is in hand.
     pub(super) job: Option<J>,
     pub(super) begun: bool,
-    /// Groups that were submitted or are in hand.
+    /// Units that were submitted or are in hand.
     pub(super) reached: u32,
-    /// Groups that somebody waits for.
+    /// Units that somebody waits for.
     pub(super) promoted: u32,
     pub(super) next_bytes: u64,
     pub(super) cancelled: bool,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs that are not submitted to their end, and which group of which of them is the next.
+//! Jobs that are not submitted to their end, and which unit of which of them is the next.
 //!
 //! No lock, no device: `work_queue` puts a lock around it. A job is either here or *in hand*: of
 //! who submits one unit of it, or of who ends it after a cancellation. Whoever ends it says
 //! [`QueueState::finish`]; until then the job counts as unsubmitted.
 //!
-//! Of the jobs that may start, the most urgent goes first: one whose next group somebody waits for,
+//! Of the jobs that may start, the most urgent goes first: one whose next unit somebody waits for,
 //! then a store that an allocation waits for, then loads, then stores; in the order of the calls
 //! among equals. A job that nobody waits for must fit into its direction's window ([`super::window::Room`]), and a
 //! lesser one of its direction never passes it.
@@ -30,8 +30,8 @@ pub(super) struct Turn<J, E> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action<E> {
     Begin,
-    /// Submit its next group.
-    Group,
+    /// Submit its next unit.
+    Unit,
     /// End it: the queue has failed.
     Fail(E),
 }
@@ -39,7 +39,7 @@ pub(super) enum Action<E> {
 /// What becomes of a job whose unit was submitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Returned<J> {
-    /// It has more groups.
+    /// It has more units.
     Kept,
     /// It was submitted to its end; the caller ends it.
     Ended(J),
@@ -51,7 +51,7 @@ pub(super) enum Returned<J> {
 #[derive(Debug)]
 pub(super) struct GivenUp<J> {
     pub(super) jobs: Vec<J>,
-    pub(super) groups: u32,
+    pub(super) units: u32,
 }
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl<J, E: Clone> QueueState<J, E> {
         let job = entry.job.take()?;
         let action = if entry.begun {
             entry.reached += 1;
-            Action::Group
+            Action::Unit
         } else {
             entry.begun = true;
             Action::Begin
@@ -110,11 +110,11 @@ impl<J, E: Clone> QueueState<J, E> {
         Some(Turn { id, job, action })
     }
 
-    /// Takes a job in hand back, whose next group has `next_bytes`.
+    /// Takes a job in hand back, whose next unit has `next_bytes`.
     pub(super) fn give_back(&mut self, id: JobId, job: J, next_bytes: u64) -> Returned<J> {
         match self.entry(id) {
             Some(entry) if entry.cancelled => Returned::Cancelled(job),
-            Some(entry) if entry.reached < entry.ticket.groups => {
+            Some(entry) if entry.reached < entry.ticket.units => {
                 entry.job = Some(job);
                 entry.next_bytes = next_bytes;
                 Returned::Kept
@@ -135,28 +135,28 @@ impl<J, E: Clone> QueueState<J, E> {
         }
     }
 
-    /// Somebody waits for the first `groups` groups of a job.
-    pub(super) fn promote(&mut self, id: JobId, groups: u32) {
+    /// Somebody waits for the first `units` units of a job.
+    pub(super) fn promote(&mut self, id: JobId, units: u32) {
         if let Some(entry) = self.entry(id) {
-            entry.promoted = entry.promoted.max(groups);
+            entry.promoted = entry.promoted.max(units);
         }
     }
 
-    /// Gives up what is not submitted of the loads of `op`; a group in hand is still submitted.
+    /// Gives up what is not submitted of the loads of `op`; a unit in hand is still submitted.
     pub(super) fn cancel(&mut self, op: OpId) -> GivenUp<J> {
-        let (mut jobs, mut groups) = (Vec::new(), 0);
+        let (mut jobs, mut units) = (Vec::new(), 0);
         let failed = self.failed.is_some();
         let meant = |entry: &&mut Entry<J>| entry.ticket.op == op && entry.ticket.cancellable;
         for entry in self.loads.iter_mut().filter(meant) {
-            let rest = entry.ticket.groups - entry.reached;
+            let rest = entry.ticket.units - entry.reached;
             if rest == 0 || entry.cancelled || failed {
                 continue;
             }
             entry.cancelled = true;
-            groups += rest;
+            units += rest;
             jobs.extend(entry.job.take());
         }
-        GivenUp { jobs, groups }
+        GivenUp { jobs, units }
     }
 
     /// Says that a job may start.

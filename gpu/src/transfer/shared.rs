@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the calls and the submission of an engine share, and how its jobs are shaped.
+//! What the calls and the submission of an engine share.
 
 use std::sync::Arc;
 
@@ -8,15 +8,14 @@ use striata_core::{L1, L2, PagePair, Tier};
 use striata_host::HostPool;
 
 use super::error::TransferError;
-use super::groups::LayerGroups;
-use super::job::{Job, JobSize, Submission, TransferConfig};
+use super::job::{Job, Submission, TransferConfig};
 use super::ledger::Ledger;
-use super::parts::Parts;
-use super::pieces::{PageRun, PieceShape};
+use super::pieces::PieceShape;
+use super::plan::JobSize;
 use super::queue_entry::JobId;
 use super::submit::Submitter;
 use super::work_queue::WorkQueue;
-use crate::device::{CopyForm, Device, Direction};
+use crate::device::{Device, Direction};
 use crate::error::GpuError;
 use crate::planes::L1Planes;
 
@@ -30,8 +29,8 @@ pub(super) struct Core<D: Device> {
     pub(super) work: WorkQueue<Job<D>, GpuError>,
     /// Jobs that are.
     pub(super) ledger: Ledger<D>,
-    /// Who submits, if there is no thread.
-    pub(super) manual: Option<Mutex<Submitter<D>>>,
+    /// Held by who submits: the thread, or a caller.
+    pub(super) submitter: Mutex<Submitter<D>>,
     next_id: AtomicU64,
     load_stream: D::Stream,
     store_stream: D::Stream,
@@ -44,21 +43,22 @@ impl<D: Device> Core<D> {
         config: TransferConfig,
     ) -> Result<Self, GpuError> {
         let rank = config.rank;
-        let mut core = Self {
+        Ok(Self {
             load_stream: device.stream(&format!("load {rank}"))?,
             store_stream: device.stream(&format!("store {rank}"))?,
             work: WorkQueue::new(),
             ledger: Ledger::new(),
-            manual: None,
+            submitter: Mutex::new(Submitter::new(&config)),
             next_id: AtomicU64::new(0),
             device,
             planes,
             config,
-        };
-        if config.submission == Submission::Manual {
-            core.manual = Some(Mutex::new(Submitter::new(&core)));
-        }
-        Ok(core)
+        })
+    }
+
+    /// Whether no thread submits.
+    pub(super) fn is_manual(&self) -> bool {
+        self.config.submission == Submission::Manual
     }
 
     pub(super) const fn stream(&self, direction: Direction) -> &D::Stream {
@@ -106,47 +106,6 @@ impl<D: Device> Core<D> {
             page_bytes: self.planes.geometry().page().page_bytes(),
         }
     }
-
-    /// Nobody waits for a layer of a store, so it takes the fewest calls. A load opens its first
-    /// layer early; growing groups of plain runs are fastest for it, but for a page or two.
-    pub(super) fn form(&self, direction: Direction, pages: usize) -> (CopyForm, LayerGroups) {
-        let page = self.planes.geometry().page();
-        let layers = page.layers();
-        let uniform = self.planes.uniform_stride().is_some();
-        match direction {
-            Direction::DeviceToHost if uniform => {
-                (CopyForm::Rectangles, LayerGroups::whole(layers))
-            }
-            Direction::DeviceToHost => (CopyForm::Runs, LayerGroups::whole(layers)),
-            Direction::HostToDevice if uniform && pages <= self.config.rectangle_pages => {
-                (CopyForm::Rectangles, LayerGroups::first_and_rest(layers))
-            }
-            Direction::HostToDevice => {
-                let layer_bytes = page.chunk_bytes().saturating_mul(pages as u64);
-                let cap = self.config.group_bytes;
-                let groups = LayerGroups::progressive(layers, layer_bytes, cap);
-                (CopyForm::Runs, groups)
-            }
-        }
-    }
-
-    /// The groups in which a job is submitted.
-    pub(super) fn parts(
-        &self,
-        direction: Direction,
-        runs: Vec<PageRun>,
-        groups: &LayerGroups,
-    ) -> Parts {
-        match direction {
-            Direction::HostToDevice => Parts::by_layers(runs, groups.clone()),
-            Direction::DeviceToHost => {
-                let page_bytes = self.planes.geometry().page().page_bytes();
-                let most = self.config.group_bytes.checked_div(page_bytes);
-                let most = u32::try_from(most.unwrap_or(0)).unwrap_or(u32::MAX);
-                Parts::by_pages(runs, groups.layers(), most)
-            }
-        }
-    }
 }
 
 /// The host pool, and how its bytes stand beside those of the planes.
@@ -160,16 +119,21 @@ pub(super) struct HostSide {
 impl HostSide {
     /// Joins a pool with planes that hold the same rows.
     pub(super) fn new<D: Device>(
+        device: &D,
         planes: &L1Planes<D>,
         pool: Arc<HostPool>,
     ) -> Result<Self, TransferError> {
         let page = planes.geometry().page();
         page.check_same(pool.geometry())?;
+        let host = pool.strides();
+        // A rectangle steps from layer to layer on both sides.
+        let most = device.most_pitch();
+        let uniform = planes.uniform_stride();
         let shape = PieceShape {
             planes: planes.spans().into(),
-            uniform: planes.uniform_stride(),
+            uniform: uniform.filter(|stride| *stride <= most && host.layer <= most),
             page,
-            host: pool.strides(),
+            host,
             registration: pool.report().chunk_bytes,
         };
         Ok(Self {

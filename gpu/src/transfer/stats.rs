@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of a transfer engine.
 
-use super::job::{JobSize, Outcome};
+use super::job::Outcome;
+use super::paths::CopyPath;
+use super::plan::JobSize;
 use crate::device::Direction;
 
 /// What a transfer engine did, by direction.
@@ -36,17 +38,36 @@ pub struct DirectionStats {
     pub failed_pages: u64,
     /// Jobs that were found ended after a cancellation.
     pub cancelled_jobs: u64,
+    /// Jobs that were taken, by their paths.
+    pub by_path: PathCounts,
     /// Copy calls that were submitted.
     pub calls: u64,
     /// Pieces of those.
     pub pieces: u64,
 }
 
+/// Jobs by the path that they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathCounts([u64; CopyPath::ALL.len()]);
+
+impl PathCounts {
+    /// Jobs that took `path`.
+    #[must_use]
+    pub const fn jobs(&self, path: CopyPath) -> u64 {
+        self.0[path as usize]
+    }
+
+    pub(super) const fn of(&mut self, path: CopyPath) -> &mut u64 {
+        &mut self.0[path as usize]
+    }
+}
+
 impl TransferStats {
     /// Bytes that were asked for and not submitted yet, in both directions.
     #[must_use]
     pub const fn queued_bytes(&self) -> u64 {
-        self.loads.queued_bytes + self.stores.queued_bytes
+        let (loads, stores) = (self.loads.queued_bytes, self.stores.queued_bytes);
+        loads.saturating_add(stores)
     }
 
     pub(super) const fn of(&mut self, direction: Direction) -> &mut DirectionStats {

@@ -1,115 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Submission: takes the most urgent job, builds the pieces of its next group and submits them; and
-//! the thread that does it.
+//! Submission: takes the most urgent job, builds the pieces of its next unit and submits them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::gate::LoadGate;
 use super::gate_error::JobFailure;
-use super::job::{End, Job};
+use super::job::{End, Job, TransferConfig};
 use super::queue_entry::JobId;
 use super::queue_state::{Action, Returned, Turn};
 use super::shared::Core;
 use super::window::{Rooms, Window};
-use super::work_queue::Next;
 use crate::device::{CopyBatch, Device, Direction, Piece};
 use crate::error::GpuError;
 
-/// How long the thread sleeps between two looks at fences and windows, at first and at most.
-const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
-const LONGEST_PAUSE: Duration = Duration::from_micros(500);
-/// At most while a window is full; a group takes longer.
-const WINDOW_PAUSE: Duration = Duration::from_micros(80);
-
-/// Runs until the queue is closed. What was not begun then is dropped, which fails the gates.
-pub(super) fn run<D: Device>(core: &Core<D>) {
-    let _gone = Gone(core);
-    if let Err(cause) = core.device.enter_thread() {
-        core.poison(cause);
-    }
-    let mut submitter = Submitter::new(core);
-    while submitter.advance(core) {}
-}
-
-/// Whatever ends the thread, nobody waits for it afterwards.
-struct Gone<'a, D: Device>(&'a Core<D>);
-
-impl<D: Device> Drop for Gone<'_, D> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison(GpuError::Lost {
-                cause: "the submission thread of the transfer engine panicked".to_owned(),
-            });
-        }
-        self.0.work.close();
-        self.0.work.abandon();
-    }
-}
+/// Bytes in a nanosecond over the fastest link that was measured: a unit in flight does not end
+/// before its bytes divided by this.
+const LINK_BYTES_PER_NS: u64 = 55;
 
 /// Who submits, and what it knows of its streams.
 #[derive(Debug)]
 pub(super) struct Submitter<D: Device> {
     loads: Lane<D>,
     stores: Lane<D>,
-    /// Reused by every group.
+    /// Reused by every unit.
     pieces: Vec<Piece>,
     fences: Vec<(JobId, D::Event)>,
-    pause: Duration,
 }
 
 #[derive(Debug)]
 struct Lane<D: Device> {
     window: Window<D::Event>,
-    /// Groups that were submitted.
-    groups: u64,
+    /// When the oldest unit of the window was first seen to be the oldest.
+    since: Instant,
+    /// Units that were submitted.
+    units: u64,
 }
 
 impl<D: Device> Lane<D> {
-    const fn new(core: &Core<D>) -> Self {
+    fn new(window_bytes: u64) -> Self {
         Self {
-            window: Window::new(core.config.window_bytes),
-            groups: 0,
+            window: Window::new(window_bytes),
+            since: Instant::now(),
+            units: 0,
         }
+    }
+
+    /// How long the oldest unit will take at least; none if that is over. A little later is no
+    /// harm, since another unit runs meanwhile, and spares a look.
+    fn patience(&self) -> Option<Duration> {
+        let nanos = self.window.oldest_bytes() / LINK_BYTES_PER_NS;
+        let nanos = nanos + nanos / 20;
+        Duration::from_nanos(nanos).checked_sub(self.since.elapsed())
     }
 }
 
 impl<D: Device> Submitter<D> {
-    pub(super) const fn new(core: &Core<D>) -> Self {
+    pub(super) fn new(config: &TransferConfig) -> Self {
         Self {
-            loads: Lane::new(core),
-            stores: Lane::new(core),
+            loads: Lane::new(config.window_bytes),
+            stores: Lane::new(config.window_bytes),
             pieces: Vec::new(),
             fences: Vec::new(),
-            pause: SHORTEST_PAUSE,
         }
     }
 
-    /// Submits one unit, or waits for one to come or to be allowed; false once the queue is closed
-    /// and everything that was begun is submitted.
-    fn advance(&mut self, core: &Core<D>) -> bool {
-        if self.pump(core) {
-            self.pause = SHORTEST_PAUSE;
-            return true;
-        }
-        let rooms = self.rooms();
-        let most = match core.work.blocked(rooms) {
-            Some(_) => WINDOW_PAUSE,
-            None => LONGEST_PAUSE,
-        };
-        self.pause = self.pause.min(most);
-        match core.work.next(rooms, self.pause) {
-            Next::Turn(turn) => {
-                // The fence of a job that has just come is looked at on the way round.
-                self.perform(core, turn);
-                self.pause = SHORTEST_PAUSE;
-            }
-            Next::Blocked => self.pause *= 2,
-            Next::Closed => return false,
-        }
-        true
+    /// How long nothing can be submitted because a window is full; none if none is, or if that
+    /// cannot be foretold.
+    pub(super) fn patience(&self, core: &Core<D>) -> Option<Duration> {
+        let direction = core.work.blocked(self.rooms())?;
+        self.lane(direction).patience()
     }
 
-    /// Submits one unit: begins a job or submits a group of one. False if none may be submitted.
+    /// Submits one unit: begins a job or submits a unit of one. False if none may be submitted.
     /// Never waits.
     pub(super) fn pump(&mut self, core: &Core<D>) -> bool {
         self.look_at_fences(core);
@@ -124,7 +86,7 @@ impl<D: Device> Submitter<D> {
         found
     }
 
-    /// The oldest group in flight of a window that keeps a job back.
+    /// The oldest unit in flight of a window that keeps a job back.
     pub(super) fn obstacle(&self, core: &Core<D>) -> Option<D::Event> {
         let direction = core.work.blocked(self.rooms())?;
         self.lane(direction).window.oldest().cloned()
@@ -144,7 +106,7 @@ impl<D: Device> Submitter<D> {
         }
     }
 
-    fn rooms(&self) -> Rooms {
+    pub(super) fn rooms(&self) -> Rooms {
         Rooms {
             loads: self.loads.window.room(),
             stores: self.stores.window.room(),
@@ -172,23 +134,30 @@ impl<D: Device> Submitter<D> {
         };
         // A lost device is found by the calls that follow.
         let has_ended = |event: &D::Event| core.device.is_complete(event).unwrap_or(true);
-        let mut retire = |direction| self.lane_mut(direction).window.retire(has_ended);
+        let mut retire = |direction| {
+            let lane = self.lane_mut(direction);
+            let ended = lane.window.retire(has_ended);
+            if ended {
+                lane.since = Instant::now();
+            }
+            ended
+        };
         let here = retire(direction);
         retire(other) || here
     }
 
-    fn perform(&mut self, core: &Core<D>, turn: Turn<Job<D>, GpuError>) {
+    pub(super) fn perform(&mut self, core: &Core<D>, turn: Turn<Job<D>, GpuError>) {
         let Turn { id, job, action } = turn;
         let mut job = job;
         let done = match action {
             Action::Begin => order(core, &job),
-            Action::Group => self.submit_group(core, &mut job),
+            Action::Unit => self.submit_unit(core, &mut job),
             Action::Fail(cause) => Err(cause),
         };
         if let Err(cause) = done {
             return core.fail_job(job, cause);
         }
-        let next_bytes = job.plan.group_bytes(job.groups);
+        let next_bytes = job.plan.unit_bytes(job.units);
         match core.work.give_back(id, job, next_bytes) {
             Returned::Kept => {}
             Returned::Ended(job) => core.end_job(job, End::Whole),
@@ -196,35 +165,44 @@ impl<D: Device> Submitter<D> {
         }
     }
 
-    /// Submits the next group, records its event and announces it.
-    fn submit_group(&mut self, core: &Core<D>, job: &mut Job<D>) -> Result<(), GpuError> {
-        let (plan, gate) = (&job.plan, job.keeper.gate());
-        plan.pieces(job.groups, &mut self.pieces);
+    /// Submits the next unit, records its event and announces it.
+    fn submit_unit(&mut self, core: &Core<D>, job: &mut Job<D>) -> Result<(), GpuError> {
+        let plan = job.plan.clone();
         let stream = core.stream(plan.direction);
+        self.submit_copies(core, job)?;
+        let (direction, bytes) = (plan.direction, plan.unit_bytes(job.units));
+        if let Some(event) = job.keeper.gate().event(job.units) {
+            core.device.record(event, stream)?;
+            core.ledger.unit(direction, bytes, event);
+            let lane = self.lane_mut(direction);
+            if lane.window.oldest().is_none() {
+                lane.since = Instant::now();
+            }
+            lane.window.push(bytes, event.clone());
+            lane.units += 1;
+            job.position = lane.units;
+        }
+        job.units += 1;
+        job.bytes += bytes;
+        job.keeper.advance(job.units);
+        Ok(())
+    }
+
+    fn submit_copies(&mut self, core: &Core<D>, job: &mut Job<D>) -> Result<(), GpuError> {
+        let plan = &job.plan;
+        plan.pieces(job.units, &mut self.pieces);
         for pieces in self.pieces.chunks(core.call_pieces()) {
             let batch = CopyBatch {
                 direction: plan.direction,
-                form: plan.form,
+                form: plan.form(),
                 planes: core.planes.memories(),
                 host: &plan.host.pool,
                 pieces,
             };
-            core.device.copy(stream, &batch)?;
+            core.device.copy(core.stream(plan.direction), &batch)?;
             job.calls += 1;
             job.pieces += pieces.len() as u64;
         }
-        let (direction, bytes) = (plan.direction, plan.group_bytes(job.groups));
-        if let Some(event) = gate.event(job.groups) {
-            core.device.record(event, stream)?;
-            core.ledger.group(direction, bytes, event);
-            let lane = self.lane_mut(direction);
-            lane.window.push(bytes, event.clone());
-            lane.groups += 1;
-            job.position = lane.groups;
-        }
-        job.groups += 1;
-        job.bytes += bytes;
-        job.keeper.advance(job.groups);
         Ok(())
     }
 }
@@ -248,10 +226,8 @@ fn order<D: Device>(core: &Core<D>, job: &Job<D>) -> Result<(), GpuError> {
 impl<D: Device> Core<D> {
     /// Enters a job whose submission is over, without a failure.
     pub(super) fn end_job(&self, job: Job<D>, end: End) {
-        let last = job.groups.checked_sub(1);
-        let ended = last
-            .and_then(|group| job.keeper.gate().event(group))
-            .cloned();
+        let last = job.units.checked_sub(1);
+        let ended = last.and_then(|unit| job.keeper.gate().event(unit)).cloned();
         if end == End::Cancelled {
             job.keeper.cancel();
         }
@@ -280,9 +256,9 @@ impl<D: Device> Core<D> {
         let gate: &LoadGate<D> = job.keeper.gate();
         let stream = self.stream(job.plan.direction);
         let behind = gate
-            .event(job.groups)
+            .event(job.units)
             .filter(|event| self.device.record(event, stream).is_ok());
-        let before = job.groups.checked_sub(1);
+        let before = job.units.checked_sub(1);
         behind.or_else(|| gate.event(before?)).cloned()
     }
 }

@@ -6,25 +6,25 @@ use std::collections::VecDeque;
 
 use crate::device::Direction;
 
-/// Groups that may be in flight whatever their bytes: one runs while the next is prepared.
-const LEAST_GROUPS: usize = 2;
-/// Most groups that nobody waits for; their marks are kept until they were seen to end.
-const MOST_GROUPS: usize = 64;
+/// Units that may be in flight whatever their bytes: one runs while the next is prepared.
+const LEAST_UNITS: usize = 2;
+/// Most units that nobody waits for; their marks are kept until they were seen to end.
+const MOST_UNITS: usize = 64;
 
-/// The groups of one direction that were submitted and not seen to end, oldest first; `M` tells
-/// whether a group has ended.
+/// The units of one direction that were submitted and not seen to end, oldest first; `M` tells
+/// whether a unit has ended.
 #[derive(Debug)]
 pub(super) struct Window<M> {
     limit: u64,
     bytes: u64,
-    groups: VecDeque<(u64, M)>,
+    units: VecDeque<(u64, M)>,
 }
 
 /// What a window has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     bytes: u64,
-    groups: usize,
+    units: usize,
 }
 
 /// What the windows of both directions have left.
@@ -35,9 +35,9 @@ pub(super) struct Rooms {
 }
 
 impl Room {
-    /// Whether a group of `bytes` bytes may be submitted.
+    /// Whether a unit of `bytes` bytes may be submitted.
     pub(super) const fn fits(self, bytes: u64) -> bool {
-        self.groups < LEAST_GROUPS || (self.groups < MOST_GROUPS && bytes <= self.bytes)
+        self.units < LEAST_UNITS || (self.units < MOST_UNITS && bytes <= self.bytes)
     }
 }
 
@@ -56,41 +56,46 @@ impl<M> Window<M> {
         Self {
             limit,
             bytes: 0,
-            groups: VecDeque::new(),
+            units: VecDeque::new(),
         }
     }
 
     pub(super) fn room(&self) -> Room {
         Room {
             bytes: self.limit.saturating_sub(self.bytes),
-            groups: self.groups.len(),
+            units: self.units.len(),
         }
     }
 
-    /// Enters a submitted group.
+    /// Enters a submitted unit.
     pub(super) fn push(&mut self, bytes: u64, mark: M) {
         self.bytes = self.bytes.saturating_add(bytes);
-        self.groups.push_back((bytes, mark));
+        self.units.push_back((bytes, mark));
     }
 
-    /// The mark of the oldest group.
+    /// The mark of the oldest unit.
     pub(super) fn oldest(&self) -> Option<&M> {
-        self.groups.front().map(|(_, mark)| mark)
+        self.units.front().map(|(_, mark)| mark)
     }
 
-    /// Forgets groups that have ended; they end in order. False if there is none.
+    /// The bytes of the oldest unit; 0 if there is none.
+    pub(super) fn oldest_bytes(&self) -> u64 {
+        self.units.front().map_or(0, |(bytes, _)| *bytes)
+    }
+
+    /// Forgets units that have ended; they end in order. False if there is none.
     pub(super) fn retire(&mut self, mut has_ended: impl FnMut(&M) -> bool) -> bool {
         // The newest one first: mostly all have ended, and one question tells.
-        if self.groups.back().is_some_and(|(_, mark)| has_ended(mark)) {
-            self.groups.clear();
+        if self.units.back().is_some_and(|(_, mark)| has_ended(mark)) {
+            self.units.clear();
             self.bytes = 0;
             return true;
         }
-        let before = self.groups.len();
-        while let Some((bytes, _)) = self.groups.pop_front_if(|(_, mark)| has_ended(mark)) {
+        let before = self.units.len();
+        while let Some((bytes, _)) = self.units.pop_front_if(|(_, mark)| has_ended(mark)) {
             self.bytes = self.bytes.saturating_sub(bytes);
         }
-        self.groups.len() < before
+        self.units.len() < before
     }
 }
 
@@ -127,6 +132,6 @@ mod tests {
             window.push(0, groups);
             groups += 1;
         }
-        assert_eq!(groups, MOST_GROUPS);
+        assert_eq!(groups, MOST_UNITS);
     }
 }

@@ -81,7 +81,7 @@ impl<J, E: Clone> WorkQueue<J, E> {
         look(&mut state, rooms).unwrap_or(Next::Blocked)
     }
 
-    /// Takes a job in hand back, whose next group has `next_bytes`.
+    /// Takes a job in hand back, whose next unit has `next_bytes`.
     pub(super) fn give_back(&self, id: JobId, job: J, next_bytes: u64) -> Returned<J> {
         self.state.lock().give_back(id, job, next_bytes)
     }
@@ -97,9 +97,9 @@ impl<J, E: Clone> WorkQueue<J, E> {
         }
     }
 
-    /// Somebody waits for the first `groups` groups of a job.
-    pub(super) fn promote(&self, id: JobId, groups: u32) {
-        self.state.lock().promote(id, groups);
+    /// Somebody waits for the first `units` units of a job.
+    pub(super) fn promote(&self, id: JobId, units: u32) {
+        self.state.lock().promote(id, units);
         self.work.notify_one();
     }
 

@@ -8,7 +8,7 @@ use striata_gpu::transfer::{
 };
 use striata_gpu::{Device, Direction, GpuError};
 
-use crate::rig::{Rig, pairs};
+use crate::rig::{Rig, config, pairs};
 
 const FIVE: [(u32, u32); 5] = [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4)];
 
@@ -122,7 +122,7 @@ fn fail_at_every_piece(call_pieces: usize) -> u64 {
     let transfer = TransferConfig {
         call_pieces,
         submission: Submission::Manual,
-        ..TransferConfig::default()
+        ..config()
     };
     let rig = Rig::with(SimConfig::stepped(0, &scheduler), transfer);
     (0..5).for_each(|page| rig.set_l2(page, 300 + u64::from(page)));

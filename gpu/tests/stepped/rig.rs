@@ -9,7 +9,7 @@ use striata_core::{
 };
 use striata_gpu::sim::{SimConfig, SimDevice, SimEvent, SimMemory, SimScheduler, SimStream};
 use striata_gpu::transfer::{
-    Completion, LoadJob, StoreJob, Submission, TransferConfig, TransferEngine,
+    Completion, LoadJob, StoreJob, Submission, TransferConfig, TransferEngine, TransferPaths,
 };
 use striata_gpu::{Device, GpuError, L1Planes};
 use striata_host::HostPool;
@@ -21,6 +21,23 @@ const ROWS: u32 = 4;
 const ROW_BYTES: u32 = 32;
 pub(crate) const LAYERS: u32 = 5;
 const PAGES: u32 = 12;
+
+/// Settings under which small pages move as those of 73,728 B in a layer, and 3 or 4 of them as
+/// more do.
+pub(crate) fn config() -> TransferConfig {
+    let mut paths = TransferPaths::measured();
+    for side in [&mut paths.loads, &mut paths.stores] {
+        for grid in [&mut side.uniform, &mut side.separate] {
+            let mut rules = grid[grid.len() - 1];
+            rules[2] = rules[3];
+            *grid = [rules; TransferPaths::CHUNKS.len()];
+        }
+    }
+    TransferConfig {
+        paths,
+        ..TransferConfig::default()
+    }
+}
 
 /// A rank with two tiers of 12 pages of 5 layers, and an engine that the test drives.
 pub(crate) struct Rig {
@@ -41,7 +58,7 @@ impl Rig {
     pub(crate) fn new(config: SimConfig, submission: Submission) -> Self {
         let transfer = TransferConfig {
             submission,
-            ..TransferConfig::default()
+            ..self::config()
         };
         Self::with(config, transfer)
     }

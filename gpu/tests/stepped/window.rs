@@ -6,7 +6,7 @@ use striata_gpu::sim::{Fault, FaultPlan, OpClass, SimConfig, SimScheduler};
 use striata_gpu::transfer::{GateError, JobFailure, Submission, TransferConfig};
 use striata_gpu::{Device, GpuError};
 
-use crate::rig::Rig;
+use crate::rig::{Rig, config};
 
 /// Three groups, of 1, 2 and 2 layers.
 const THREE: [(u32, u32); 3] = [(1, 1), (2, 2), (3, 3)];
@@ -19,7 +19,7 @@ fn narrow(window_bytes: u64) -> (Rig, SimScheduler) {
     let transfer = TransferConfig {
         submission: Submission::Manual,
         window_bytes,
-        ..TransferConfig::default()
+        ..config()
     };
     let config = SimConfig::stepped(0, &scheduler);
     (Rig::with(config, transfer), scheduler)
@@ -200,8 +200,8 @@ fn b36_a_store_goes_in_groups_of_pages_and_counts_its_leading_ones() {
     let scheduler = SimScheduler::new(1);
     let transfer = TransferConfig {
         submission: Submission::Manual,
-        group_bytes: 2 * 640,
-        ..TransferConfig::default()
+        store_group_bytes: 2 * 640,
+        ..config()
     };
     let rig = Rig::with(SimConfig::stepped(0, &scheduler), transfer);
     (1..6).for_each(|page| rig.fill(page, 200 + u64::from(page)));

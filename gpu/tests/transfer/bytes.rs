@@ -6,7 +6,7 @@ use striata_core::{HostLayout, L2Page, LayerId, OpId};
 use striata_gpu::transfer::TransferConfig;
 use striata_gpu::{CopyForm, Device, Direction};
 
-use crate::support::{Layout, Rig, ops, pairs};
+use crate::support::{Layout, Rig, config, ops, pairs};
 
 /// Pages 1.. in an order that is neither sorted nor adjacent.
 fn shuffled(pages: u32, salt: u32) -> Vec<u32> {
@@ -44,8 +44,9 @@ proptest! {
     fn b41_pages_come_back_elsewhere_and_guards_stay(
         (layout, pages) in layouts(), salt in 0u32..64, sorted: bool,
         group_bytes in 1u64..100_000, call_pieces in 1usize..40,
+        slice_bytes in 1u64..100_000, store_group_bytes in 1u64..200_000,
     ) {
-        let config = TransferConfig { group_bytes, call_pieces, ..TransferConfig::default() };
+        let config = TransferConfig { group_bytes, call_pieces, slice_bytes, store_group_bytes, ..config() };
         let rig = Rig::new(layout, config);
         let order = |salt| if sorted { (0..pages).collect() } else { shuffled(pages, salt) };
         // Sources are odd pages from 1 on, targets even pages, so each has guards around it.
@@ -106,7 +107,7 @@ fn b53_a_layer_can_be_read_while_later_ones_are_not_copied() {
         uniform: false,
         ..Layout::default()
     };
-    let rig = Rig::new(layout, TransferConfig::default());
+    let rig = Rig::new(layout, config());
     let list = [(1, 1), (2, 2), (3, 3)];
     let seeds = [(1, 11), (2, 12), (3, 13)];
     let filled = rig.fill(&seeds);
@@ -170,7 +171,7 @@ fn copies_take_the_form_that_is_fastest() {
             uniform: false,
             ..Layout::default()
         },
-        TransferConfig::default(),
+        config(),
     );
     let page_bytes = 5 * 4 * 1152;
     for (rig, pages, direction, form, calls, pieces) in [

@@ -8,7 +8,7 @@ use striata_core::{LayerId, OpId};
 use striata_gpu::transfer::{GateError, JobFailure, TransferConfig, TransferError};
 use striata_gpu::{Device, Direction, GpuError};
 
-use crate::support::{Layout, Rig, ops, pairs};
+use crate::support::{Layout, Rig, config, ops, pairs};
 
 /// Long enough for a thread to do what it must not do.
 const MEANWHILE: Duration = Duration::from_millis(20);
@@ -24,7 +24,7 @@ fn spread() -> Rig {
         uniform: false,
         ..Layout::default()
     };
-    Rig::new(layout, TransferConfig::default())
+    Rig::new(layout, config())
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn b26_a_load_that_is_cancelled_under_the_thread_ends_when_its_copies_have() {
     };
     let config = TransferConfig {
         window_bytes: 0,
-        ..TransferConfig::default()
+        ..config()
     };
     let rig = Rig::new(layout, config);
     rig.device.hold_copies();

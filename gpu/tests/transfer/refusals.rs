@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use striata_core::{HostLayout, OpId, PageGeometry, PoolGeometry, PoolKind, Stripe};
 use striata_gpu::sim::{SimConfig, SimDevice};
-use striata_gpu::transfer::{TransferConfig, TransferEngine, TransferError};
+use striata_gpu::transfer::{TransferEngine, TransferError};
 use striata_gpu::{Device, L1Planes, PlaneSpan, PlanesError};
 use striata_host::{HostPool, HostPoolConfig};
 
-use crate::support::{Rig, pairs};
+use crate::support::{Rig, config, pairs};
 
 #[test]
 fn pages_outside_their_pools_are_named() {
@@ -90,7 +90,7 @@ fn engine(l1: PoolGeometry, l2: Option<PageGeometry>) -> Result<(), TransferErro
         config.layout = HostLayout::LayerFirst;
         Arc::new(HostPool::new(&config).unwrap())
     });
-    TransferEngine::new(device, planes, host, TransferConfig::default()).map(drop)
+    TransferEngine::new(device, planes, host, config()).map(drop)
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn b42_tiers_that_hold_different_rows_are_refused_with_both_figures() {
 fn without_a_host_pool_every_job_is_refused() {
     let device = SimDevice::new(SimConfig::new(0));
     let planes = Arc::new(L1Planes::alloc(&device, geometry(1152, 2)).unwrap());
-    let engine = TransferEngine::new(device, planes, None, TransferConfig::default()).unwrap();
+    let engine = TransferEngine::new(device, planes, None, config()).unwrap();
     let op = OpId::new(4);
     let pages = pairs(&[]);
     let after = None;

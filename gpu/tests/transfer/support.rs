@@ -8,7 +8,9 @@ use striata_core::{
     Stripe,
 };
 use striata_gpu::sim::{SimConfig, SimDevice, SimEvent, SimMemory, SimStream};
-use striata_gpu::transfer::{Completion, LoadJob, StoreJob, TransferConfig, TransferEngine};
+use striata_gpu::transfer::{
+    Completion, LoadJob, StoreJob, TransferConfig, TransferEngine, TransferPaths,
+};
 use striata_gpu::{Device, L1Planes, PlaneSpan};
 use striata_host::{HostPool, HostPoolConfig, HugePages};
 use striata_kernels::rows::{PageSeed, RowParams, RowSpan, VerifyLog, read_log};
@@ -41,6 +43,24 @@ impl Default for Layout {
             uniform: true,
             chunk_bytes: 1 << 30,
         }
+    }
+}
+
+/// Settings under which small pages move as those of 73,728 B in a layer, 3 or 4 of them as more
+/// do, and the thread submits all.
+pub(crate) fn config() -> TransferConfig {
+    let mut paths = TransferPaths::measured();
+    for side in [&mut paths.loads, &mut paths.stores] {
+        for grid in [&mut side.uniform, &mut side.separate] {
+            let mut rules = grid[grid.len() - 1];
+            rules[2] = rules[3];
+            *grid = [rules; TransferPaths::CHUNKS.len()];
+        }
+    }
+    TransferConfig {
+        paths,
+        caller_pieces: 0,
+        ..TransferConfig::default()
     }
 }
 
@@ -101,7 +121,7 @@ impl Rig {
     }
 
     pub(crate) fn with_defaults() -> Self {
-        Self::new(Layout::default(), TransferConfig::default())
+        Self::new(Layout::default(), config())
     }
 
     fn params(&self, layer: u32) -> RowParams {

@@ -39,6 +39,7 @@ fn device(index: u32) -> SimDevice {
             host_to_device_bytes_per_s: 1_000_000_000,
             device_to_host_bytes_per_s: 500_000_000,
             call_ns: 100,
+            single_ns: 0,
             descriptor_ns: 10,
             rectangle_row_ns: 5,
             kernel_ns: 7,

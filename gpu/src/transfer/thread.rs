@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The thread that submits, and callers that submit the first pieces of their own jobs.
+
+use std::time::Duration;
+
+use super::shared::Core;
+use super::work_queue::Next;
+use crate::device::Device;
+use crate::error::GpuError;
+
+/// How long the thread sleeps between two looks at fences and windows, at first and at most.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
+const LONGEST_PAUSE: Duration = Duration::from_micros(500);
+
+/// Runs until the queue is closed. What was not begun then is dropped, which fails the gates.
+pub(super) fn run<D: Device>(core: &Core<D>) {
+    let _gone = Gone(core);
+    if let Err(cause) = core.device.enter_thread() {
+        core.poison(cause);
+    }
+    let mut pause = SHORTEST_PAUSE;
+    while core.advance(&mut pause) {}
+}
+
+/// Whatever ends the thread, nobody waits for it afterwards.
+struct Gone<'a, D: Device>(&'a Core<D>);
+
+impl<D: Device> Drop for Gone<'_, D> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison(GpuError::Lost {
+                cause: "the submission thread of the transfer engine panicked".to_owned(),
+            });
+        }
+        self.0.work.close();
+        self.0.work.abandon();
+    }
+}
+
+impl<D: Device> Core<D> {
+    /// Submits one unit, or waits for one to come or to be allowed; false once the queue is closed
+    /// and everything that was begun is submitted.
+    fn advance(&self, pause: &mut Duration) -> bool {
+        let mut submitter = self.submitter.lock();
+        if submitter.pump(self) {
+            *pause = SHORTEST_PAUSE;
+            return true;
+        }
+        let (rooms, foretold) = (submitter.rooms(), submitter.patience(self));
+        // Callers may submit meanwhile; no lock is held while the thread sleeps.
+        drop(submitter);
+        let patience = foretold.map_or(*pause, |foretold| foretold.max(*pause));
+        match self.work.next(rooms, patience) {
+            Next::Turn(turn) => {
+                // The fence of a job that has just come is looked at on the way round.
+                self.submitter.lock().perform(self, turn);
+                *pause = SHORTEST_PAUSE;
+            }
+            // What was foretold is over at the next look, or nearly.
+            Next::Blocked if foretold.is_some() => *pause = SHORTEST_PAUSE,
+            Next::Blocked => *pause = (*pause * 2).min(LONGEST_PAUSE),
+            Next::Closed => return false,
+        }
+        true
+    }
+
+    /// Begins the job of a caller who found the engine idle, and submits its first `units` units,
+    /// unless somebody else submits already.
+    pub(super) fn submit_some(&self, units: u32) {
+        for _ in 0..=units {
+            let Some(mut submitter) = self.submitter.try_lock() else {
+                return;
+            };
+            if !submitter.pump(self) {
+                return;
+            }
+        }
+    }
+}
