@@ -141,7 +141,7 @@ fn options_that_make_no_sense_are_refused() {
     for (more, part) in [
         (&["--only", "loads"][..], "baselines"),
         (&["--reps", "0"], "reps"),
-        (&["--floor", "-1"], "from 0"),
+        (&["--floor=-1"], "from 0"),
         (&["--row-bytes", "6"], "6"),
         (&["--page-size", "0"], "0"),
     ] {

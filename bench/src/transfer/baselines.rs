@@ -5,19 +5,16 @@
 use striata_core::{LayerId, PagePair};
 use striata_gpu::{CopyBatch, CopyForm, Direction, Piece};
 
-use super::engine::path_pages;
 use super::error::BenchError;
 use super::figure::Unit;
 use super::group::Group;
 use super::lists::Pairs;
+use super::paths::{MOST_REPS, path_pages};
 use super::run::{Bench, Taken};
 use super::slowdown::BLOCKS;
 use super::subject::Subject;
 use super::timing::{Mark, end_of};
 use crate::samples::Samples;
-
-/// Measurements of a baseline, which is slow and decides nothing.
-const MOST_REPS: usize = 10;
 
 /// Both baselines, both ways, several numbers of pages.
 pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchError> {

@@ -8,11 +8,11 @@ use striata_gpu::Direction;
 use striata_gpu::transfer::{LoadJob, StoreJob, Submission, TransferConfig, TransferEngine};
 
 use super::bars;
-use super::engine::path_pages;
 use super::error::BenchError;
 use super::figure::{Bar, Unit};
 use super::group::Group;
 use super::lists::Pairs;
+use super::paths::path_pages;
 use super::run::{Bench, Taken};
 use super::subject::Subject;
 use super::timing::{last_end, poll_until, wait_until};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine itself: load-backs, stores, both at once, forced paths, planes of an allocation each.
+//! The engine as it is: load-backs, stores, both at once, planes of an allocation each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,70 +176,6 @@ fn both_once<D: Subject>(
     Ok(last.since(begin))
 }
 
-/// Every path of the engine, whether or not it is the one that the engine would take.
-pub(super) fn paths<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchError> {
-    for (name, config) in forced() {
-        let engine = TransferEngine::new(
-            bench.device.clone(),
-            bench.tiers.planes.clone(),
-            Some(bench.tiers.host.clone()),
-            config,
-        )?;
-        let place = Place {
-            engine: Arc::new(engine),
-            planes: bench.tiers.planes.clone(),
-        };
-        for pages in path_pages(&bench.options.pages) {
-            let pairs = bench.lists.scattered(pages, bench.tiers.room());
-            let series =
-                bench.load_series(&place, &pairs, &format!("{name}, {pages} pages"), || {})?;
-            bench.take(Taken {
-                group: Group::Paths,
-                case: name,
-                pages: Some(pages),
-                unit: Unit::GbPerS,
-                samples: &series.rate,
-                against: bench.ceiling(Direction::HostToDevice),
-                bar: None,
-            });
-        }
-    }
-    Ok(())
-}
-
-/// The settings that force each path.
-fn forced() -> Vec<(&'static str, TransferConfig)> {
-    let config = TransferConfig::default();
-    vec![
-        (
-            "load by rectangles",
-            TransferConfig {
-                rectangle_pages: usize::MAX,
-                ..config
-            },
-        ),
-        (
-            "load by runs in growing groups",
-            TransferConfig {
-                rectangle_pages: 0,
-                ..config
-            },
-        ),
-    ]
-}
-
-/// The least, the most, and between them steps of eight: enough to see where paths cross.
-pub(super) fn path_pages(pages: &[u32]) -> Vec<u32> {
-    let mut kept: Vec<u32> = Vec::new();
-    for (at, &pages_here) in pages.iter().enumerate() {
-        let before = kept.last().copied().unwrap_or(0);
-        if pages_here >= before.saturating_mul(8) || at + 1 == pages.len() {
-            kept.push(pages_here);
-        }
-    }
-    kept
-}
-
 /// Planes that are an allocation a layer, as engines have them.
 pub(super) fn separate<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchError> {
     let most = bench.options.most_pages();
@@ -261,6 +197,7 @@ pub(super) fn separate<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), Bench
     let place = Place {
         engine: Arc::new(engine),
         planes,
+        reps: bench.options.reps,
     };
     let room = Room {
         l1: most,
@@ -294,17 +231,4 @@ pub(super) fn separate<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), Bench
 /// Pages of a job.
 pub(super) fn count(pairs: &Pairs) -> u32 {
     u32::try_from(pairs.len()).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_compared_at_both_ends_and_between() {
-        assert_eq!(path_pages(&[1, 2, 8, 64, 256, 512]), [1, 8, 64, 512]);
-        assert_eq!(path_pages(&[1, 2, 3]), [1, 3]);
-        assert_eq!(path_pages(&[4]), [4]);
-        assert!(path_pages(&[]).is_empty());
-    }
 }

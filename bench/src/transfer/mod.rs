@@ -9,7 +9,8 @@
 //! | `ceilings` | what one large copy call reaches |
 //! | `run`, `timing` | the run and what it collects; how long one job takes |
 //! | `series` | measurements of load-backs and stores, with a comparison of bytes after each |
-//! | `engine` | load-backs and stores, both at once, forced paths, separate planes |
+//! | `engine` | load-backs and stores, both at once, separate planes |
+//! | `paths` | every path of the engine, forced |
 //! | `row_lists` | lists of single rows |
 //! | `consumer` | compute that follows a load layer by layer |
 //! | `cpu` | CPU time of submission |
@@ -32,6 +33,7 @@ mod group;
 mod lists;
 mod on_cuda;
 mod options;
+mod paths;
 mod report;
 mod run;
 mod series;

@@ -16,7 +16,7 @@ use super::options::{Shape, TransferOptions};
 use super::report::{Ceilings, Checks, Skipped, TransferReport};
 use super::subject::Subject;
 use super::tiers::Tiers;
-use super::{baselines, ceilings, consumer, cpu, engine, foreign, slowdown};
+use super::{baselines, ceilings, consumer, cpu, engine, foreign, paths, slowdown};
 use crate::samples::Samples;
 
 /// How far a run is.
@@ -130,7 +130,7 @@ impl<'a, D: Subject> Bench<'a, D> {
         match group {
             Group::Load => engine::loads(self),
             Group::Store => engine::stores(self),
-            Group::Paths => engine::paths(self),
+            Group::Paths => paths::measure(self),
             Group::Both => engine::both(self),
             Group::Separate => engine::separate(self),
             Group::Rows => {

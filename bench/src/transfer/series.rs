@@ -20,6 +20,8 @@ pub(super) const WARM: usize = 2;
 pub(super) struct Place<D: Subject> {
     pub(super) engine: Arc<TransferEngine<D>>,
     pub(super) planes: Arc<L1Planes<D>>,
+    /// Measurements of each series.
+    pub(super) reps: usize,
 }
 
 /// The measurements of a load.
@@ -36,6 +38,7 @@ impl<D: Subject> Bench<'_, D> {
         Place {
             engine: self.engine.clone(),
             planes: self.tiers.planes.clone(),
+            reps: self.options.reps,
         }
     }
 
@@ -50,7 +53,7 @@ impl<D: Subject> Bench<'_, D> {
         let bytes = self.tiers.bytes(pairs.len());
         let (mut rate, mut first_us) = (Samples::new(), Samples::new());
         self.checked_load(&place.planes, pairs, name, |bench| {
-            for rep in 0..bench.options.reps + WARM {
+            for rep in 0..place.reps + WARM {
                 rest();
                 let op = bench.op();
                 let marks = &bench.tiers.marks;
@@ -75,7 +78,7 @@ impl<D: Subject> Bench<'_, D> {
         let bytes = self.tiers.bytes(pairs.len());
         let mut rate = Samples::new();
         self.checked_store(&place.planes, pairs, name, |bench| {
-            for rep in 0..bench.options.reps + WARM {
+            for rep in 0..place.reps + WARM {
                 let op = bench.op();
                 let marks = &bench.tiers.marks;
                 let nanos = time_store(&bench.device, marks, &place.engine, (op, pairs))?;
