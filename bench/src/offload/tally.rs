@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn a_load_must_stall_its_first_layer_and_where_computing_is_faster() {
-        // 10 layers of 3 pages x 100 bytes at 2 bytes/ns: 15 ns a layer.
+        // 3 pages of 100 bytes in 10 layers at 2 bytes/ns: 15 ns a layer.
         let floor = Floor {
             layers: 10,
             page_tokens: 64,
-            page_bytes: 1000,
+            page_bytes: 100,
             link: 2.0,
         };
         let near = |layer_ns, expected: f64| {
