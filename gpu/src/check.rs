@@ -4,6 +4,7 @@
 use striata_host::{HostError, HostPool};
 use striata_kernels::rows::{RowParams, RowSpan};
 
+use crate::cells::{CellMove, FarSide};
 use crate::device::{CopyBatch, Device, Piece};
 use crate::error::GpuError;
 
@@ -155,4 +156,57 @@ pub(crate) fn spans(
     let row_bytes = u64::from(params.row_words) * WORD;
     let bytes = end_row.and_then(|rows| rows.checked_mul(row_bytes));
     range(what, base, bytes, plane_len).map(|_| ())
+}
+
+/// What all offsets of a move of cells have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CellFacts {
+    /// Every bit that is set in an offset or a size.
+    pub(crate) bits: u64,
+    /// Bytes that are moved.
+    pub(crate) bytes: u64,
+}
+
+/// Checks that every cell lies in its memory in every layer, in words.
+pub(crate) fn cells<D: Device>(device: &D, work: &CellMove<'_, D>) -> Result<CellFacts, GpuError> {
+    let (mut plane, mut far, mut bits) = (0, 0, work.cell_bytes | work.far_layer | work.far_base);
+    for cell in work.cells {
+        plane = plane.max(cell.plane);
+        far = far.max(cell.far);
+        bits |= cell.plane | cell.far;
+    }
+    bits = work
+        .layers
+        .iter()
+        .fold(bits, |bits, span| bits | span.offset);
+    check_words("move cells: an offset or a size", bits)?;
+    let (count, layers) = (work.cells.len() as u64, work.layers.len() as u64);
+    let bytes = count.checked_mul(layers);
+    let bytes = bytes.and_then(|cells| cells.checked_mul(work.cell_bytes));
+    if bytes == Some(0) {
+        return Ok(CellFacts { bits, bytes: 0 });
+    }
+    let inside = |what, base: Option<u64>, offset: u64, len| {
+        let start = base.and_then(|base| base.checked_add(offset));
+        range(what, start.unwrap_or(u64::MAX), Some(work.cell_bytes), len)
+    };
+    for span in work.layers {
+        let memory = work.planes.get(span.memory as usize);
+        let memory = memory.ok_or_else(|| GpuError::NoPlane {
+            plane: span.memory,
+            planes: work.planes.len(),
+        })?;
+        let len = device.memory_len(memory);
+        inside("move cells: the plane", Some(span.offset), plane, len)?;
+    }
+    let len = match work.far {
+        FarSide::Host(pool) => pool.bytes(),
+        FarSide::Memory(memory) => device.memory_len(memory),
+    };
+    let last = work.far_layer.checked_mul(layers - 1);
+    let last = last.and_then(|last| last.checked_add(work.far_base));
+    inside("move cells: the far side", last, far, len)?;
+    // Cells may repeat bytes that are only read, so their sum has no other bound.
+    let bytes = bytes.unwrap_or(u64::MAX);
+    Ok(CellFacts { bits, bytes })
 }

@@ -32,12 +32,17 @@ impl Default for Counts {
 }
 
 impl Counts {
-    pub(crate) fn copy(&self, direction: Direction, tally: Tally) {
-        let bytes = match direction {
+    /// Counts bytes that crossed the link.
+    pub(crate) fn moved(&self, direction: Direction, bytes: u64) {
+        let count = match direction {
             Direction::HostToDevice => &self.bytes_to_device,
             Direction::DeviceToHost => &self.bytes_to_host,
         };
-        bytes.fetch_add(tally.bytes, Ordering::Relaxed);
+        count.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn copy(&self, direction: Direction, tally: Tally) {
+        self.moved(direction, tally.bytes);
         self.copies.fetch_add(1, Ordering::Relaxed);
         self.pieces.fetch_add(tally.pieces, Ordering::Relaxed);
     }

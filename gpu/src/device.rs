@@ -10,6 +10,7 @@ use std::sync::Arc;
 use striata_host::{HostPool, NoPin, PagePinner};
 use striata_kernels::rows::{RowParams, RowSpan};
 
+use crate::cells::CellMove;
 use crate::error::GpuError;
 
 /// A point in device time, in nanoseconds from an origin of the device's own.
@@ -134,9 +135,9 @@ pub struct DeviceStats {
     pub copies: u64,
     /// Pieces of those.
     pub pieces: u64,
-    /// Bytes of those, host to device.
+    /// Bytes of those and of cells that kernels moved, host to device.
     pub bytes_to_device: u64,
-    /// Bytes of those, device to host.
+    /// The same, device to host.
     pub bytes_to_host: u64,
     /// Kernel launches.
     pub kernels: u64,
@@ -248,6 +249,18 @@ pub trait Device: Clone + fmt::Debug + Send + Sync + 'static {
     /// the host pool, rows that overlap, a rectangle in a batch of runs (nothing is copied then);
     /// a lost device.
     fn copy(&self, stream: &Self::Stream, batch: &CopyBatch<'_, Self>) -> Result<(), GpuError>;
+
+    /// Whether kernels reach pinned host memory ([`crate::cells::FarSide::Host`]).
+    fn maps_host(&self) -> bool {
+        true
+    }
+
+    /// Moves cells between planes and a far side by a kernel.
+    ///
+    /// # Errors
+    /// A cell outside its memory or not in multiples of 4 bytes; host memory that kernels do not
+    /// reach; a lost device.
+    fn move_cells(&self, stream: &Self::Stream, work: &CellMove<'_, Self>) -> Result<(), GpuError>;
 
     /// Writes the fingerprints of `spans` into rows that begin at byte `base` of `plane`.
     ///

@@ -5,6 +5,7 @@
 //! on by default) on GPUs. [`selftest`] checks either.
 #![deny(unsafe_code)]
 
+pub mod cells;
 #[cfg(not(loom))]
 mod check;
 #[cfg(not(loom))]
@@ -24,6 +25,7 @@ pub mod selftest;
 pub mod sim;
 pub mod transfer;
 
+pub use cells::{CellMove, FarSide};
 pub use device::{
     CopyBatch, CopyFailure, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime,
     Direction, Piece,

@@ -14,7 +14,6 @@
 //! | [`table::TableParams`] | page tables of a batch on one rank | cells x 4 |
 //! | [`page_copy::PageCopyParams`] | pages between planes and mapped host memory in one launch | pages x page bytes |
 //! | [`page_copy::READ_UNIT`] | memory is read and nothing is kept, for measurements of bandwidth | all of it |
-//! | [`run_copy::RunBatch`] | runs between mapped host memory and the device in one launch | runs x run bytes |
 //! | [`stripe_twin::reference`] | the stripe, asked for comparison | - |
 //!
 //! [`source`] holds the CUDA text of all of them.
@@ -28,7 +27,6 @@ mod real;
 pub mod reference;
 pub mod row_list;
 pub mod rows;
-pub mod run_copy;
 pub mod source;
 pub mod spans;
 pub mod stripe_twin;

@@ -34,7 +34,7 @@ pub const HEADERS: [Header; 2] = [
 ];
 
 /// All sources.
-pub const SOURCES: [Source; 8] = [
+pub const SOURCES: [Source; 7] = [
     Source {
         name: "rows.cu",
         text: include_str!("../cuda/rows.cu"),
@@ -83,11 +83,6 @@ pub const SOURCES: [Source; 8] = [
         text: include_str!("../cuda/read.cu"),
         kernels: &[Kernel::Read],
     },
-    Source {
-        name: "run_copy.cu",
-        text: include_str!("../cuda/run_copy.cu"),
-        kernels: &[Kernel::CopyRuns],
-    },
 ];
 
 /// A kernel that can be launched.
@@ -133,13 +128,11 @@ pub enum Kernel {
     PagesToHost,
     /// Reads memory and keeps nothing of it.
     Read,
-    /// Runs of equal length by value, the baseline of a copy kernel a layer.
-    CopyRuns,
 }
 
 impl Kernel {
     /// How many kernels there are.
-    pub const COUNT: usize = Self::CopyRuns as usize + 1;
+    pub const COUNT: usize = Self::Read as usize + 1;
 
     /// The name of its entry point.
     #[must_use]
@@ -165,7 +158,6 @@ impl Kernel {
             Self::PagesToDevice => "striata_pages_to_device",
             Self::PagesToHost => "striata_pages_to_host",
             Self::Read => "striata_read",
-            Self::CopyRuns => "striata_copy_runs",
         }
     }
 
@@ -191,7 +183,6 @@ impl Kernel {
             Self::Spin => 4,
             Self::PagesToDevice | Self::PagesToHost => 5,
             Self::Read => 6,
-            Self::CopyRuns => 7,
         }
     }
 }

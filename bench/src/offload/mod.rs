@@ -6,7 +6,6 @@
 //! |---|---|
 //! | `options`, `slice` | [`OffloadOptions`]; which requests of a trace are measured |
 //! | `system` | [`System`]: the five ways |
-//! | `peer`, `peer_sim`, `peer_cuda` | [`Peer`]: a device whose load-backs are copied by a kernel |
 //! | `link` | what one large copy reaches |
 //! | `run`, `tally` | the run; what it adds up |
 //! | `bars`, `report` | what must be reached; [`OffloadReport`] |
@@ -22,9 +21,6 @@ mod bars;
 mod error;
 mod link;
 mod options;
-mod peer;
-mod peer_cuda;
-mod peer_sim;
 mod report;
 mod run;
 mod slice;
@@ -33,7 +29,6 @@ mod tally;
 
 pub use error::OffloadError;
 pub use options::OffloadOptions;
-pub use peer::{KernelCopies, Peer};
 pub use report::{
     GeometryEcho, Link, ModelEcho, OffloadBar, OffloadReport, Quantiles, SystemReport, Times,
     TraceReport,

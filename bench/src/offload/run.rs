@@ -15,7 +15,6 @@ use striata_replay::{
 use super::error::OffloadError;
 use super::link;
 use super::options::OffloadOptions;
-use super::peer::{KernelCopies, Peer};
 use super::report::{GeometryEcho, Link, ModelEcho, OffloadReport, Times, TraceReport};
 use super::slice::{Requests, TraceSlice};
 use super::system::System;
@@ -86,7 +85,7 @@ fn on_sim(
 }
 
 /// What all traces share.
-struct Bench<'a, D: KernelCopies> {
+struct Bench<'a, D: Device> {
     options: &'a OffloadOptions,
     devices: Vec<D>,
     simulated: bool,
@@ -95,7 +94,7 @@ struct Bench<'a, D: KernelCopies> {
     progress: OffloadProgress,
 }
 
-impl<'a, D: KernelCopies> Bench<'a, D> {
+impl<'a, D: Device> Bench<'a, D> {
     fn new(
         options: &'a OffloadOptions,
         devices: Vec<D>,
@@ -129,10 +128,11 @@ impl<'a, D: KernelCopies> Bench<'a, D> {
         for slice in &options.slices {
             let config = options.replay(slice, self.row_bytes);
             on.check_ranks(&config, options.ranks)?;
-            let probe = OneReplica::<Peer<D>>::without_bytes(&planned(&config))?;
+            let probe = OneReplica::<D>::without_bytes(&planned(&config))?;
             let requests = slice.read(probe.usable_pages(), probe.page_tokens())?;
             parts.push((slice, config, requests));
         }
+        self.devices.iter().try_for_each(warm)?;
         report.link = self.link()?;
         report.void = !self.simulated && report.link.h2d_gb_per_s < options.floor_gb_per_s;
         for (slice, config, requests) in &parts {
@@ -204,8 +204,7 @@ impl<'a, D: KernelCopies> Bench<'a, D> {
         let begun = Instant::now();
         let mut pools = Vec::new();
         for device in &self.devices {
-            let device = Peer::new(device.clone(), None);
-            pools.push(RankPools::alloc(config, device)?);
+            pools.push(RankPools::alloc(config, device.clone())?);
         }
         let mut trace = TraceReport {
             trace: slice.source.to_string(),
@@ -251,8 +250,8 @@ impl<'a, D: KernelCopies> Bench<'a, D> {
         &self,
         system: System,
         config: &ReplayConfig,
-        pools: &[RankPools<Peer<D>>],
-    ) -> Result<OneReplica<Peer<D>>, OffloadError> {
+        pools: &[RankPools<D>],
+    ) -> Result<OneReplica<D>, OffloadError> {
         if system == System::NoL2 {
             // Without an L2 nothing is copied before the first token: the model is all of it.
             let config = ReplayConfig {
@@ -261,23 +260,17 @@ impl<'a, D: KernelCopies> Bench<'a, D> {
             };
             return Ok(OneReplica::without_bytes(&config)?);
         }
-        let blocks = system.by_kernel().then_some(self.options.kernel_blocks);
-        let mut ranks = Vec::new();
-        for (pools, device) in pools.iter().zip(&self.devices) {
-            let device = Peer::new(device.clone(), blocks);
-            warm(&device)?;
-            ranks.push(pools.on(device));
-        }
         let whole = self.options.model.row_bytes;
         let chunk = u64::from(whole) * u64::from(self.options.page_rows);
-        let style = system.style(chunk, (self.row_bytes, whole));
-        Ok(OneReplica::with_bytes(config, ranks, style)?)
+        let rows = (self.row_bytes, whole);
+        let style = system.style(chunk, rows, self.options.kernel_blocks);
+        Ok(OneReplica::with_bytes(config, pools.to_vec(), style)?)
     }
 
     /// Fills the tiers and serves the measured requests.
     fn serve(
         &mut self,
-        replica: &mut OneReplica<Peer<D>>,
+        replica: &mut OneReplica<D>,
         requests: &Requests,
         floor: Floor,
     ) -> Result<(SystemTally, CopiedBytes), OffloadError> {
@@ -309,8 +302,8 @@ impl<'a, D: KernelCopies> Bench<'a, D> {
     fn geometry(
         &self,
         config: &ReplayConfig,
-        replica: &OneReplica<Peer<D>>,
-        pools: &[RankPools<Peer<D>>],
+        replica: &OneReplica<D>,
+        pools: &[RankPools<D>],
     ) -> GeometryEcho {
         let l2_pages = pools.iter().filter_map(RankPools::host);
         GeometryEcho {

@@ -60,15 +60,10 @@ impl System {
         }
     }
 
-    /// Whether its loads go by a copy kernel of the benchmark's.
-    pub(super) const fn by_kernel(self) -> bool {
-        matches!(self, Self::CopyKernel)
-    }
-
     /// What computing waits for, and how copies are grouped. `chunk` are bytes of a page in a layer of
     /// the model, which may be moved as `row` bytes of each `whole`: what counts in bytes shrinks
-    /// alike.
-    pub(super) fn style(self, chunk: u64, (row, whole): (u32, u32)) -> LoadStyle {
+    /// alike. A copy kernel has `blocks` blocks.
+    pub(super) fn style(self, chunk: u64, (row, whole): (u32, u32), blocks: u32) -> LoadStyle {
         let ours = TransferConfig::default();
         let scaled = |bytes: u64| {
             let scaled = u128::from(bytes) * u128::from(row) / u128::from(whole.max(1));
@@ -87,6 +82,7 @@ impl System {
             slice_bytes: u64::MAX,
             window_bytes: u64::MAX,
             caller_pieces: 0,
+            mapped_blocks: blocks,
             paths: engine.paths.forced(
                 Direction::HostToDevice,
                 PageRule {
@@ -100,7 +96,7 @@ impl System {
             Self::NoL2 | Self::Striata => (LoadWait::ByLayer, engine),
             Self::LoadThenCompute => (LoadWait::Whole, engine),
             Self::ChunkCalls => (LoadWait::ByLayer, by_layer(CopyPath::RunCalls)),
-            Self::CopyKernel => (LoadWait::ByLayer, by_layer(CopyPath::Runs)),
+            Self::CopyKernel => (LoadWait::ByLayer, by_layer(CopyPath::Mapped)),
         };
         LoadStyle { wait, transfer }
     }

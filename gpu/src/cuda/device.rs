@@ -15,7 +15,8 @@ use super::memory::{self, CudaMemory};
 use super::pin::{CudaPinner, HostAllocation};
 use super::shared::{CudaConfig, Shared};
 use super::stream::CudaStream;
-use super::{copy, driver};
+use super::{cells, copy, driver};
+use crate::cells::{CellMove, FarSide};
 use crate::check;
 use crate::device::{CopyBatch, Device, DeviceDescription, DeviceStats, DeviceTime};
 use crate::error::GpuError;
@@ -233,6 +234,18 @@ impl Device for CudaDevice {
         ];
         stream.submit(&kept, || copy::submit(shared, stream.raw(), batch))?;
         self.0.counts.copy(batch.direction, tally);
+        Ok(())
+    }
+
+    fn maps_host(&self) -> bool {
+        self.0.maps_host
+    }
+
+    fn move_cells(&self, stream: &CudaStream, work: &CellMove<'_, Self>) -> Result<(), GpuError> {
+        let moved = cells::submit(self, stream, work)?;
+        if matches!(work.far, FarSide::Host(_)) {
+            self.0.counts.moved(work.direction, moved);
+        }
         Ok(())
     }
 

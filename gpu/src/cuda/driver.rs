@@ -105,10 +105,10 @@ table! {
     fn cuMemGetInfo_v2(*mut usize, *mut usize);
     fn cuMemAlloc_v2(*mut CUdeviceptr, usize);
     fn cuMemFree_v2(CUdeviceptr);
-    fn cuMemHostRegister_v2(*mut c_void, usize, c_uint);
-    fn cuMemHostUnregister(*mut c_void);
     fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
     fn cuMemFreeHost(*mut c_void);
+    fn cuMemHostRegister_v2(*mut c_void, usize, c_uint);
+    fn cuMemHostUnregister(*mut c_void);
     fn cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
     fn cuMemcpyDtoHAsync_v2(*mut c_void, CUdeviceptr, usize, CUstream);
     fn cuMemcpy2DAsync_v2(*const CUDA_MEMCPY2D, CUstream);

@@ -55,11 +55,11 @@ impl fmt::Debug for Point {
 
 impl CudaEvent {
     pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, GpuError> {
-        let _scope = shared.enter()?;
-        let mut raw = core::ptr::null_mut();
-        // SAFETY: (3) the place outlives the call.
-        let status = unsafe { (shared.driver.cuEventCreate)(&raw mut raw, TIMED) };
-        shared.check("cuEventCreate", status)?;
+        shared.check_alive()?;
+        let raw = match shared.spare_event() {
+            Some(raw) => raw,
+            None => make(shared)?,
+        };
         Ok(Self(Arc::new(Point {
             shared: Arc::clone(shared),
             raw,
@@ -150,8 +150,21 @@ impl CudaEvent {
     }
 }
 
+fn make(shared: &Shared) -> Result<CUevent, GpuError> {
+    let _scope = shared.enter()?;
+    let mut raw = core::ptr::null_mut();
+    // SAFETY: (3) the place outlives the call.
+    let status = unsafe { (shared.driver.cuEventCreate)(&raw mut raw, TIMED) };
+    shared.check("cuEventCreate", status)?;
+    Ok(raw)
+}
+
 impl Drop for Point {
     fn drop(&mut self) {
+        // To record it again replaces what it marked; waits that were submitted keep the old mark.
+        if self.shared.keep_event(self.raw).is_none() {
+            return;
+        }
         if let Ok(_scope) = self.shared.enter_for_drop() {
             // SAFETY: (5) nobody uses the event after this; the driver ends pending work on it.
             let status = unsafe { (self.shared.driver.cuEventDestroy_v2)(self.raw) };

@@ -12,8 +12,9 @@
 //! | `pin` | page-locking for host pools; the driver's own page-locked memory |
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
+//! | `cells`, `upload` | kernels that move cells; the lists that they read |
 //! | `graph` | captured work |
-//! | `cublas`, `baseline`, `run_copy` | matrix products and kernels that benchmarks run beside the engine |
+//! | `cublas`, `baseline` | matrix products and kernels that benchmarks run beside the engine |
 //!
 //! The context is the device's primary one, shared with whoever else uses it in the process. Every
 //! call enters it and leaves the thread's own context as it was.
@@ -33,7 +34,8 @@
 //!    device, whose context outlives them. Handles may be used from any thread, as the driver
 //!    documents.
 //! 6. Memory that submitted work touches lives until the work has ended: the stream keeps the owners
-//!    (`Keep`) until it is found idle or is dropped, which waits for it; a graph keeps its own.
+//!    (`Keep`) until it is found idle or is dropped, which waits for it; a graph keeps its own;
+//!    lists (`Uploads`) are used again once an event behind their kernel has completed.
 //!    Adopted memory and streams live as long as the caller of the `unsafe` adoption promised.
 //! 7. Submitted work stays inside its memory: `check` and the launch wrappers bound every range
 //!    before submission, and kernels obey their contracts.
@@ -45,6 +47,7 @@
 mod baseline;
 mod cache;
 mod calls;
+mod cells;
 mod clock;
 mod copy;
 mod cublas;
@@ -59,12 +62,12 @@ mod memory;
 mod module;
 mod nvrtc;
 mod pin;
-mod run_copy;
 mod scope;
 mod shared;
 mod status;
 mod stream;
 mod survey;
+mod upload;
 
 pub use baseline::PageKernel;
 pub use cublas::{CudaBlas, LinearBf16};

@@ -4,13 +4,15 @@
 use core::fmt;
 use std::sync::{Arc, OnceLock};
 
-use cudarc::driver::sys::{CUcontext, CUdevice, CUstream};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUevent, CUstream};
+use striata_core::sync::Mutex;
 
 use super::calls::CopyCalls;
 use super::clock::Clock;
 use super::driver::{Driver, Status, driver, unavailable};
 use super::module::Modules;
 use super::status::{SUCCESS, is_fatal, refusal};
+use super::upload::Uploads;
 use crate::counts::Counts;
 use crate::error::GpuError;
 
@@ -21,6 +23,9 @@ const COMPUTE_CAPABILITY_MINOR: u32 = 76;
 const MULTIPROCESSOR_COUNT: u32 = 16;
 /// `CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`.
 const HOST_POINTERS: u32 = 91;
+const CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: u32 = 91;
+/// Events that are kept to be used again.
+const SPARE_EVENTS: usize = 4096;
 
 /// Which device, and how it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +49,12 @@ pub(super) struct Shared {
     /// Kernels can use host memory that is registered by its address.
     pub(super) maps_host_memory: bool,
     pub(super) total_bytes: u64,
+    /// Kernels reach registered host memory at its host address.
+    pub(super) maps_host: bool,
     pub(super) calls: CopyCalls,
+    pub(super) uploads: Uploads,
+    /// Timed events that nobody uses: to make one takes longer than to record it.
+    spare_events: Mutex<Vec<CUevent>>,
     pub(super) counts: Counts,
     pub(super) modules: Modules,
     /// For reads and writes by the host, and anchors of the clock.
@@ -76,6 +86,7 @@ struct Facts {
     multiprocessors: u32,
     maps_host_memory: bool,
     total_bytes: u64,
+    maps_host: bool,
 }
 
 impl Shared {
@@ -96,6 +107,7 @@ impl Shared {
             multiprocessors,
             maps_host_memory,
             total_bytes,
+            maps_host,
         } = facts(driver, ordinal)?;
         let mut context = core::ptr::null_mut();
         // SAFETY: (3) the place outlives the call.
@@ -113,7 +125,10 @@ impl Shared {
             multiprocessors,
             maps_host_memory,
             total_bytes,
+            maps_host,
             calls,
+            uploads: Uploads::default(),
+            spare_events: Mutex::new(Vec::new()),
             counts: Counts::default(),
             io: core::ptr::null_mut(),
             clock: Clock::default(),
@@ -205,6 +220,21 @@ impl Shared {
         })
     }
 
+    /// An event that was used before, if there is one.
+    pub(super) fn spare_event(&self) -> Option<CUevent> {
+        self.spare_events.lock().pop()
+    }
+
+    /// Keeps an event that nobody uses any more; gives it back if there are enough.
+    pub(super) fn keep_event(&self, event: CUevent) -> Option<CUevent> {
+        let mut spare = self.spare_events.lock();
+        if spare.len() >= SPARE_EVENTS {
+            return Some(event);
+        }
+        spare.push(event);
+        None
+    }
+
     /// Waits until the private stream is idle.
     pub(super) fn finish_io(&self) -> Result<(), GpuError> {
         // SAFETY: (5) the stream lives as long as this.
@@ -217,6 +247,12 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if let Ok(_scope) = self.enter_for_drop() {
             self.clock.stop(self);
+            self.uploads.free(self);
+            for event in self.spare_events.lock().drain(..) {
+                // SAFETY: (5) nobody else holds a spare event.
+                let status = unsafe { (self.driver.cuEventDestroy_v2)(event) };
+                self.note("cuEventDestroy", status);
+            }
             self.modules.unload(self);
             if !self.io.is_null() {
                 // SAFETY: (5) nobody else holds the stream any more.
@@ -268,6 +304,7 @@ fn facts(driver: &'static Driver, ordinal: i32) -> Result<Facts, GpuError> {
         multiprocessors: attribute(MULTIPROCESSOR_COUNT)?.max(1),
         maps_host_memory: attribute(HOST_POINTERS)? != 0,
         total_bytes: bytes as u64,
+        maps_host: attribute(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM)? != 0,
     })
 }
 

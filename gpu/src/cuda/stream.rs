@@ -14,7 +14,7 @@ use super::status::SUCCESS;
 use crate::error::GpuError;
 
 /// `CU_EVENT_DISABLE_TIMING`.
-const UNTIMED: u32 = 2;
+pub(super) const UNTIMED: u32 = 2;
 /// The largest handles that stand for implicit streams: NULL, legacy, per thread.
 const IMPLICIT: usize = 2;
 

@@ -32,6 +32,8 @@ pub struct SimConfig {
     pub require_registered: bool,
     /// The largest pitch of rectangles.
     pub most_pitch: u64,
+    /// Whether kernels reach host memory.
+    pub maps_host: bool,
 }
 
 impl SimConfig {
@@ -46,6 +48,7 @@ impl SimConfig {
             faults: FaultPlan::default(),
             require_registered: false,
             most_pitch: u64::MAX,
+            maps_host: true,
         }
     }
 

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use striata_host::HostPool;
 use striata_kernels::rows::{RowParams, RowSpan};
 
+use crate::cells::{CellMove, FarSide};
 use crate::check;
 use crate::device::{
     CopyBatch, CopyFailure, Device, DeviceDescription, DeviceStats, DeviceTime, Direction,
@@ -15,10 +17,9 @@ use crate::sim::event::SimEvent;
 use crate::sim::fault::FaultPlan;
 use crate::sim::memory::{self, SimMemory};
 use crate::sim::names::OpKind;
-use crate::sim::op::{Copy, Op, RowWork};
+use crate::sim::op::{CellWork, Copy, Far, Op, RowWork};
 use crate::sim::shared::Shared;
 use crate::sim::stream::{Hold, SimStream};
-use crate::sim::time::{CopyCost, CostModel};
 
 /// A simulated device. Clones are the same device.
 #[derive(Clone, Debug)]
@@ -58,55 +59,6 @@ impl SimDevice {
         self.0.faults().release();
     }
 
-    /// The cost model.
-    #[must_use]
-    pub fn cost(&self) -> CostModel {
-        self.0.config().cost
-    }
-
-    /// As [`Device::copy`], at a cost of the caller's: for benchmarks that model other ways to copy.
-    ///
-    /// # Errors
-    /// As [`Device::copy`].
-    pub fn copy_at_cost(
-        &self,
-        stream: &SimStream,
-        batch: &CopyBatch<'_, Self>,
-        cost: CopyCost,
-    ) -> Result<(), GpuError> {
-        self.submit_copy(stream, batch, |_| cost)
-    }
-
-    fn submit_copy(
-        &self,
-        stream: &SimStream,
-        batch: &CopyBatch<'_, Self>,
-        cost: impl FnOnce(check::Tally) -> CopyCost,
-    ) -> Result<(), GpuError> {
-        self.0.check_alive()?;
-        self.check_registered(stream, batch)?;
-        let tally = check::copy(self, batch)?;
-        let foreign = batch.pieces.iter().any(|piece| {
-            let plane = batch.planes.get(piece.plane as usize);
-            plane.is_some_and(|plane| self.is_foreign(plane.owner()))
-        });
-        let copy = Copy {
-            direction: batch.direction,
-            planes: Arc::clone(batch.planes),
-            host: Arc::clone(batch.host),
-            pieces: 0..batch.pieces.len(),
-            cost: cost(tally),
-        };
-        self.0
-            .faults()
-            .submit(stream, Op::Copy(copy), batch.pieces)?;
-        self.0.counts().copy(batch.direction, tally);
-        self.0
-            .counts()
-            .cross(foreign || self.is_foreign(stream.owner()));
-        Ok(())
-    }
-
     fn is_foreign(&self, owner: &Arc<Shared>) -> bool {
         !Arc::ptr_eq(owner, &self.0)
     }
@@ -134,16 +86,25 @@ impl SimDevice {
         stream: &SimStream,
         batch: &CopyBatch<'_, Self>,
     ) -> Result<(), GpuError> {
-        if !self.0.config().require_registered || batch.host.report().pinned {
-            return Ok(());
-        }
         let kind = match batch.direction {
             Direction::HostToDevice => OpKind::CopyToDevice,
             Direction::DeviceToHost => OpKind::CopyToHost,
         };
+        self.check_pool(stream, batch.host, kind)
+    }
+
+    fn check_pool(
+        &self,
+        stream: &SimStream,
+        pool: &HostPool,
+        kind: OpKind,
+    ) -> Result<(), GpuError> {
+        if !self.0.config().require_registered || pool.report().pinned {
+            return Ok(());
+        }
         Err(self.note(GpuError::NotRegistered {
             operation: stream.name_next(kind),
-            bytes: batch.host.bytes(),
+            bytes: pool.bytes(),
         }))
     }
 
@@ -234,10 +195,83 @@ impl Device for SimDevice {
     }
 
     fn copy(&self, stream: &SimStream, batch: &CopyBatch<'_, Self>) -> Result<(), GpuError> {
-        let model = &self.0.config().cost;
-        self.submit_copy(stream, batch, |tally| {
-            model.copy(batch.direction, batch.form, tally)
-        })
+        self.0.check_alive()?;
+        self.check_registered(stream, batch)?;
+        let tally = check::copy(self, batch)?;
+        let foreign = batch.pieces.iter().any(|piece| {
+            let plane = batch.planes.get(piece.plane as usize);
+            plane.is_some_and(|plane| self.is_foreign(plane.owner()))
+        });
+        let copy = Copy {
+            direction: batch.direction,
+            planes: Arc::clone(batch.planes),
+            host: Arc::clone(batch.host),
+            pieces: 0..batch.pieces.len(),
+            cost: self
+                .0
+                .config()
+                .cost
+                .copy(batch.direction, batch.form, tally),
+        };
+        self.0
+            .faults()
+            .submit(stream, Op::Copy(copy), batch.pieces)?;
+        self.0.counts().copy(batch.direction, tally);
+        self.0
+            .counts()
+            .cross(foreign || self.is_foreign(stream.owner()));
+        Ok(())
+    }
+
+    fn maps_host(&self) -> bool {
+        self.0.config().maps_host
+    }
+
+    fn move_cells(&self, stream: &SimStream, work: &CellMove<'_, Self>) -> Result<(), GpuError> {
+        self.0.check_alive()?;
+        let facts = check::cells(self, work)?;
+        let mut foreign = work
+            .planes
+            .iter()
+            .any(|plane| self.is_foreign(plane.owner()));
+        let far = match work.far {
+            FarSide::Host(pool) => {
+                self.check_pool(stream, pool, OpKind::Cells)?;
+                if !self.maps_host() {
+                    return Err(GpuError::Argument {
+                        call: "move_cells",
+                        reason: "kernels of this device do not reach host memory".to_owned(),
+                    });
+                }
+                Far::Host(Arc::clone(pool))
+            }
+            FarSide::Memory(memory) => {
+                foreign |= self.is_foreign(memory.owner());
+                Far::Memory(memory.clone())
+            }
+        };
+        let mapped = matches!(far, Far::Host(_));
+        let cells = CellWork {
+            direction: work.direction,
+            planes: Arc::clone(work.planes),
+            layers: work.layers.into(),
+            far,
+            far_base: work.far_base,
+            far_layer: work.far_layer,
+            cells: work.cells.into(),
+            cell_bytes: work.cell_bytes,
+            nanos: self
+                .0
+                .config()
+                .cost
+                .cells(work.direction, mapped, facts.bytes),
+        };
+        self.submit(stream, Op::Cells(Box::new(cells)), foreign)?;
+        self.0.counts().kernel();
+        if mapped {
+            self.0.counts().moved(work.direction, facts.bytes);
+        }
+        Ok(())
     }
 
     fn fill_rows(

@@ -42,6 +42,7 @@ impl Lane {
             }
             Op::Fill(work, nanos) => work.fill(clock, *nanos),
             Op::Verify(work, log, nanos) => work.verify(log, clock, *nanos),
+            Op::Cells(work) => work.run(clock),
             Op::Occupy(nanos) => clock.run(*nanos),
             Op::NotBefore(time) => clock.not_before(*time),
             Op::Hold(_) => {}

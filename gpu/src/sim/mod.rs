@@ -38,4 +38,4 @@ pub use memory::SimMemory;
 pub use names::{OpKind, OpName};
 pub use stepped::{BlockedHead, ScheduleTrace, SimScheduler, Step};
 pub use stream::{Hold, SimStream};
-pub use time::{CopyCost, CostModel};
+pub use time::CostModel;

@@ -16,6 +16,8 @@ pub enum OpKind {
     Fill,
     /// The kernel that compares rows.
     Verify,
+    /// The kernel that moves cells.
+    Cells,
     /// Recording an event.
     Record,
     /// Waiting for an event.
@@ -41,6 +43,7 @@ impl fmt::Display for OpKind {
             Self::CopyToHost => "device-to-host copy",
             Self::Fill => "row fill",
             Self::Verify => "row verification",
+            Self::Cells => "cell move",
             Self::Record => "event record",
             Self::Wait => "event wait",
             Self::Occupy => "busy time",

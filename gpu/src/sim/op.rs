@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use striata_core::sync::AtomicBool;
 use striata_host::HostPool;
+use striata_kernels::cells::{self, Cell};
 use striata_kernels::rows::{self, RowParams, RowSpan, VerifyLog};
 
 use crate::device::{DeviceTime, Direction, Piece};
 use crate::error::GpuError;
+use crate::planes::PlaneSpan;
 use crate::sim::event::SimEvent;
 use crate::sim::memory::{SimMemory, copy_words, words_at};
 use crate::sim::names::OpKind;
@@ -35,6 +37,27 @@ pub(crate) struct Copy {
     pub(crate) cost: CopyCost,
 }
 
+/// The far side of a move of cells.
+#[derive(Debug)]
+pub(crate) enum Far {
+    Host(Arc<HostPool>),
+    Memory(SimMemory),
+}
+
+/// Cells that a kernel moves.
+#[derive(Debug)]
+pub(crate) struct CellWork {
+    pub(crate) direction: Direction,
+    pub(crate) planes: Arc<[SimMemory]>,
+    pub(crate) layers: Box<[PlaneSpan]>,
+    pub(crate) far: Far,
+    pub(crate) far_base: u64,
+    pub(crate) far_layer: u64,
+    pub(crate) cells: Box<[Cell]>,
+    pub(crate) cell_bytes: u64,
+    pub(crate) nanos: u64,
+}
+
 /// A copy that fails by plan: it delivers its first pieces only.
 #[derive(Debug)]
 pub(crate) struct FailingCopy {
@@ -49,6 +72,7 @@ pub(crate) enum Op {
     Copy(Copy),
     Fill(RowWork, u64),
     Verify(RowWork, SimMemory, u64),
+    Cells(Box<CellWork>),
     Record(SimEvent),
     Wait(SimEvent),
     Occupy(u64),
@@ -77,6 +101,7 @@ impl Op {
             Self::FailingCopy(failing) => failing.copy.kind(),
             Self::Fill(..) => OpKind::Fill,
             Self::Verify(..) => OpKind::Verify,
+            Self::Cells(_) => OpKind::Cells,
             Self::Record(_) => OpKind::Record,
             Self::Wait(_) => OpKind::Wait,
             Self::Occupy(_) => OpKind::Occupy,
@@ -110,6 +135,37 @@ impl RowWork {
             rows::verify(self.rows(), &self.params, &self.spans, |m| log.push(m));
         }
         clock.run(nanos);
+    }
+}
+
+impl CellWork {
+    /// Each cell in each layer: its plane and the byte there, and the byte of the far side.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&SimMemory, u64, u64)> {
+        let layers = u32::try_from(self.layers.len()).unwrap_or(u32::MAX);
+        let places = cells::places(&self.cells, layers, self.far_layer);
+        places.filter_map(|place| {
+            let span = self.layers.get(place.layer as usize)?;
+            let plane = self.planes.get(span.memory as usize)?;
+            let far = self.far_base + place.far;
+            Some((plane, span.offset + place.plane, far))
+        })
+    }
+
+    /// Moves the bytes.
+    pub(crate) fn run(&self, clock: &mut StreamClock) {
+        let far_words = match &self.far {
+            Far::Host(pool) => pool.words(),
+            Far::Memory(memory) => memory.words(),
+        };
+        for (plane, at, far) in self.places() {
+            let on_plane = words_at(plane.words(), at, self.cell_bytes);
+            let on_far = words_at(far_words, far, self.cell_bytes);
+            match self.direction {
+                Direction::HostToDevice => copy_words(on_plane, on_far),
+                Direction::DeviceToHost => copy_words(on_far, on_plane),
+            }
+        }
+        clock.run(self.nanos);
     }
 }
 

@@ -8,11 +8,13 @@ use striata_core::sync::Mutex;
 use striata_core::{OpId, PagePair};
 use striata_host::HostPool;
 
-use super::admission::Request;
+use super::admission::{Request, RowRequest};
 use super::error::TransferError;
 use super::gate::LoadGate;
 use super::gate_error::{GateError, JobFailure};
-use super::job::{Completion, End, LoadJob, Outcome, StoreJob, Submission, TransferConfig};
+use super::job::{
+    Completion, End, LoadJob, LoadRows, Outcome, StoreJob, StoreRows, Submission, TransferConfig,
+};
 use super::shared::{Core, HostSide};
 use super::stats::TransferStats;
 use super::thread;
@@ -47,8 +49,11 @@ pub struct TransferEngine<D: Device> {
 impl<D: Device> TransferEngine<D> {
     /// Starts the engine of one rank; without `host` every job is refused.
     ///
+    /// Where the table stages pages of these planes, the ring of [`TransferConfig::staging_bytes`]
+    /// is allocated here.
+    ///
     /// # Errors
-    /// Tiers that hold different rows; no stream; no thread.
+    /// Tiers that hold different rows; no stream; no thread; no room for a ring.
     pub fn new(
         device: D,
         planes: Arc<L1Planes<D>>,
@@ -59,6 +64,9 @@ impl<D: Device> TransferEngine<D> {
         let host = host.transpose()?;
         let rank = config.rank;
         let core = Arc::new(Core::new(device, planes, config)?);
+        if let Some(host) = &host {
+            core.reserve_by_table(host)?;
+        }
         let thread = match config.submission {
             Submission::Manual => None,
             Submission::Thread => {
@@ -112,6 +120,52 @@ impl<D: Device> TransferEngine<D> {
             ..request
         })?;
         Ok(())
+    }
+
+    /// Queues a load of single rows and returns its gate. Never waits for the device. A kernel moves
+    /// them from mapped host memory: no descriptor is made for a row.
+    ///
+    /// Layers that are not loaded open with the first or the last that are.
+    ///
+    /// **Cost:** O(rows).
+    ///
+    /// # Errors
+    /// As [`TransferEngine::load`]; a row of the sink, layers that the pool does not have; a device
+    /// whose kernels do not reach host memory.
+    pub fn load_rows(&self, job: LoadRows<D>) -> Result<Arc<LoadGate<D>>, TransferError> {
+        self.enqueue_rows(RowRequest {
+            direction: Direction::HostToDevice,
+            op: job.op,
+            rows: &job.rows,
+            layers: job.layers,
+            after: job.after,
+            urgent: false,
+        })
+    }
+
+    /// Queues a store of single rows. Never waits for the device.
+    ///
+    /// # Errors
+    /// As [`TransferEngine::load_rows`].
+    pub fn store_rows(&self, job: StoreRows<D>) -> Result<(), TransferError> {
+        let request = RowRequest {
+            direction: Direction::DeviceToHost,
+            op: job.op,
+            rows: &job.rows,
+            layers: job.layers,
+            after: job.after,
+            urgent: job.urgent,
+        };
+        self.enqueue_rows(request).map(drop)
+    }
+
+    /// Allocates the ring through which a direction is staged, unless it is there. Without it what
+    /// the table stages goes by runs.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn reserve_staging(&self, direction: Direction) -> Result<(), TransferError> {
+        Ok(self.core.reserve_staging(direction)?)
     }
 
     /// Gives up what was not submitted yet of the load `op`, and returns how many layer groups, or

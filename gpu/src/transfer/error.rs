@@ -33,6 +33,42 @@ pub enum TransferError {
         /// Page after the last.
         end: u32,
     },
+    /// A row that its pool does not have, or one of the sink.
+    #[error("row {row} of {tier} is not one of the rows {first}..{end} of the pool")]
+    RowOutOfRange {
+        /// The pool's tier.
+        tier: &'static str,
+        /// The row.
+        row: u64,
+        /// First row that can be copied.
+        first: u64,
+        /// Row after the last.
+        end: u64,
+    },
+    /// Layers that the pool does not have, or none.
+    #[error("layers {start}..{end} are not layers of a pool of {layers}")]
+    Layers {
+        /// First layer.
+        start: u32,
+        /// Layer after the last.
+        end: u32,
+        /// Layers of the pool.
+        layers: u32,
+    },
+    /// Two sources for one row.
+    #[error("row {row} is named twice as the target of one {} copy", target(*direction))]
+    DuplicateRow {
+        /// Which way the copy goes.
+        direction: Direction,
+        /// The row.
+        row: u64,
+    },
+    /// Row lists need kernels that reach host memory.
+    #[error("operation {op} is a row list, and kernels of this device do not reach host memory")]
+    NotMapped {
+        /// The operation.
+        op: OpId,
+    },
     /// Two sources for one page.
     #[error("page {page} is named twice as the target of one {} copy", target(*direction))]
     DuplicateTarget {

@@ -49,6 +49,19 @@ impl LayerGroups {
         Self { ends: ends.into() }
     }
 
+    /// These groups of some layers of a pool that has `before` and `behind` more: the first and the
+    /// last group hold those, so that who waits for one of them waits for no more than it must.
+    #[cfg(not(loom))]
+    pub(super) fn among(mut self, before: u32, behind: u32) -> Self {
+        for end in &mut self.ends {
+            *end += before;
+        }
+        if let Some(last) = self.ends.last_mut() {
+            *last += behind;
+        }
+        self
+    }
+
     /// How many groups.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Jobs of the transfer engine and what becomes of them.
 
+use core::ops::Range;
 use std::sync::Arc;
 
-use striata_core::{OpId, PagePair, Rank};
+use striata_core::{OpId, PagePair, Rank, Row};
 
 use super::gate::{GateKeeper, LoadGate};
 use super::paths::TransferPaths;
@@ -59,6 +60,15 @@ pub struct TransferConfig {
     /// Pieces that the caller of an idle engine submits itself before the thread takes over, since
     /// to wake a thread takes as long as to copy some pages; 0: none.
     pub caller_pieces: usize,
+    /// Bytes of device memory of the ring through which one direction is staged; 0: nothing is.
+    /// A direction has one only if the table stages its pages, or after
+    /// [`super::TransferEngine::reserve_staging`].
+    pub staging_bytes: u64,
+    /// Most blocks of a kernel on mapped host memory: 8 to 16 fill the link, and take as many
+    /// multiprocessors from what runs beside them.
+    pub mapped_blocks: u32,
+    /// Most blocks of a kernel between planes and ring.
+    pub staging_blocks: u32,
     /// Which way the bytes of a job take.
     pub paths: TransferPaths,
     /// Who submits.
@@ -75,6 +85,9 @@ impl Default for TransferConfig {
             window_bytes: 40_000_000,
             call_pieces: 512,
             caller_pieces: 64,
+            staging_bytes: 64 << 20,
+            mapped_blocks: 16,
+            staging_blocks: 32,
             paths: TransferPaths::measured(),
             submission: Submission::Thread,
         }
@@ -106,6 +119,43 @@ pub struct StoreJob<D: Device> {
     pub urgent: bool,
 }
 
+/// One row on both tiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowPair {
+    /// Row of the planes: page * P + row of the page.
+    pub l1: Row,
+    /// Row of the host pool, counted alike.
+    pub l2: Row,
+}
+
+/// Rows to bring from the host pool.
+#[derive(Clone, Debug)]
+pub struct LoadRows<D: Device> {
+    /// The operation, repeated in its completion.
+    pub op: OpId,
+    /// Sources and targets; no target twice.
+    pub rows: Arc<[RowPair]>,
+    /// Which layers, at least one.
+    pub layers: Range<u32>,
+    /// As in [`LoadJob`].
+    pub after: Option<D::Event>,
+}
+
+/// Rows to bring to the host pool.
+#[derive(Clone, Debug)]
+pub struct StoreRows<D: Device> {
+    /// The operation, repeated in its completion.
+    pub op: OpId,
+    /// Sources and targets; no target twice.
+    pub rows: Arc<[RowPair]>,
+    /// Which layers, at least one.
+    pub layers: Range<u32>,
+    /// As in [`StoreJob`].
+    pub after: Option<D::Event>,
+    /// As in [`StoreJob`].
+    pub urgent: bool,
+}
+
 /// What became of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
@@ -113,9 +163,9 @@ pub struct Completion {
     pub op: OpId,
     /// Which way it went.
     pub direction: Direction,
-    /// Pages that were to be copied.
+    /// Pages, or rows of a list, that were to be copied.
     pub pages: usize,
-    /// Pages that arrived in all layers, from the first of the job on: all of them, those before
+    /// Those that arrived in all layers, from the first of the job on: all of them, those before
     /// the first that a failed copy did not deliver, or none where the device cannot tell and of a
     /// load that was cancelled.
     pub good_pages: usize,
@@ -144,11 +194,18 @@ pub(super) struct Job<D: Device> {
     /// Units that were submitted, and their bytes.
     pub(super) units: u32,
     pub(super) bytes: u64,
-    /// Copy calls of those, and the pieces of the calls.
-    pub(super) calls: u64,
-    pub(super) pieces: u64,
+    /// Copy calls of those, the pieces of the calls, and kernels.
+    pub(super) work: Work,
     /// Place of the last of those among the units of its direction.
     pub(super) position: u64,
+}
+
+/// What was submitted of a job.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Work {
+    pub(super) calls: u64,
+    pub(super) pieces: u64,
+    pub(super) kernels: u64,
 }
 
 /// A job whose submission is over.
@@ -209,8 +266,11 @@ impl<D: Device> Job<D> {
             report,
             units: 0,
             bytes: 0,
-            calls: 0,
-            pieces: 0,
+            work: Work {
+                calls: 0,
+                pieces: 0,
+                kernels: 0,
+            },
             position: 0,
         }
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use striata_core::sync::Mutex;
 
-use super::job::{Completion, Outcome, Submitted};
+use super::job::{Completion, Outcome, Submitted, Work};
 use super::paths::CopyPath;
 use super::plan::JobSize;
 use super::queue_entry::JobId;
@@ -103,13 +103,14 @@ impl<D: Device> Ledger<D> {
     }
 
     /// Enters a job whose submission is over.
-    pub(super) fn submitted(&self, job: Submitted<D>, calls: u64, pieces: u64) {
+    pub(super) fn submitted(&self, job: Submitted<D>, work: Work) {
         let mut state = self.0.lock();
         let direction = job.plan.direction;
         let stats = state.stats.of(direction);
         stats.queued_jobs -= 1;
-        stats.calls += calls;
-        stats.pieces += pieces;
+        stats.calls += work.calls;
+        stats.pieces += work.pieces;
+        stats.kernels += work.kernels;
         stats.queued_bytes -= job.plan.bytes() - job.bytes;
         let lane = state.lane(direction);
         if job.position == u64::MAX && job.ended.is_some() {

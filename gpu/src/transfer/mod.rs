@@ -12,6 +12,8 @@
 //! | `window` | how much may be in flight |
 //! | `submit`, `thread` | submission, unit by unit, and the thread that does it |
 //! | `manual` | submission by whoever waits, where there is no thread |
+//! | `staging` | the rings of device memory through which jobs are staged |
+//! | `targets` | whether a row list names a target twice |
 //! | `ledger` | jobs whose copies run; counters |
 //! | `outcome` | which pages of a job arrived |
 //! | `job`, `stats`, `error` | jobs, completions and settings; counters; refusals |
@@ -67,9 +69,13 @@ mod queue_state;
 #[cfg(not(loom))]
 mod shared;
 #[cfg(not(loom))]
+mod staging;
+#[cfg(not(loom))]
 mod stats;
 #[cfg(not(loom))]
 mod submit;
+#[cfg(not(loom))]
+mod targets;
 #[cfg(not(loom))]
 mod thread;
 #[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
@@ -88,7 +94,9 @@ pub use gate_error::{GateError, JobFailure};
 pub use gate_state::GateState;
 pub use groups::LayerGroups;
 #[cfg(not(loom))]
-pub use job::{Completion, LoadJob, StoreJob, Submission, TransferConfig};
+pub use job::{
+    Completion, LoadJob, LoadRows, RowPair, StoreJob, StoreRows, Submission, TransferConfig,
+};
 #[cfg(not(loom))]
 pub use paths::{CopyPath, DirectionPaths, LayerCut, PageGrid, PageRule, PlaneKind, TransferPaths};
 #[cfg(not(loom))]

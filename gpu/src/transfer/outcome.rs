@@ -3,8 +3,11 @@
 
 use core::ops::Range;
 
+use striata_core::PagePair;
+
 use super::gate::LoadGate;
 use super::job::Outcome;
+use super::paths::CopyPath;
 use super::plan::JobPlan;
 use super::shared::Core;
 use crate::device::{CopyFailure, Device};
@@ -36,22 +39,26 @@ impl<D: Device> Core<D> {
         if outcome.error.is_none() {
             return Ok(outcome);
         }
-        let is_missing = |page| {
+        let is_missing = |pair: &PagePair| {
+            let page = match plan.path {
+                CopyPath::Staged => pair.l2.get(),
+                _ => pair.l1.get(),
+            };
             missing
                 .iter()
                 .any(|pages: &Range<u32>| pages.contains(&page))
         };
-        let first = plan.pages.iter().position(|pair| is_missing(pair.l1.get()));
+        let first = plan.pages.iter().position(is_missing);
         outcome.good_pages = first.unwrap_or(plan.pages.len());
         Ok(outcome)
     }
 }
 
 impl JobPlan {
-    /// L1 pages with bytes in pieces that calls of one unit did not deliver.
+    /// Pages, of L2 if they were staged and of L1 else, with bytes in pieces that calls of one unit did not deliver.
     fn missing(&self, unit: u32, call_pieces: usize, failures: &[CopyFailure]) -> Vec<Range<u32>> {
         let mut pieces = Vec::new();
-        self.pieces(unit, &mut pieces);
+        self.pieces(unit, 0, &mut pieces);
         let of_call = |failure: &CopyFailure| {
             let call = pieces.chunks(call_pieces).nth(failure.call);
             call.unwrap_or_default()
@@ -61,7 +68,10 @@ impl JobPlan {
         failures
             .iter()
             .flat_map(of_call)
-            .map(|piece| self.host.shape.pages_of(piece))
+            .map(|piece| match self.path {
+                CopyPath::Staged => self.host.shape.host_pages_of(piece),
+                _ => self.host.shape.pages_of(piece),
+            })
             .collect()
     }
 }

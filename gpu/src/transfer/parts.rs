@@ -8,6 +8,8 @@
 
 use core::ops::Range;
 
+use striata_kernels::cells::Cell;
+
 use super::groups::LayerGroups;
 use super::pieces::PageRun;
 
@@ -15,19 +17,36 @@ use super::pieces::PageRun;
 /// a call are prepared and waits for the rest, 0.43 us each: so few come first, and the others are
 /// prepared while those are copied.
 const FIRST_SLICE: u32 = 16;
+/// Rows of the first slice of a long row list, for the same reason: the list is written meanwhile.
+const FIRST_ROWS: u32 = 512;
 
-/// Some layers of some runs.
+/// Some layers of some runs or rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     pub(super) layers: Range<u32>,
-    pub(super) runs: Range<usize>,
-    pub(super) pages: u32,
+    items: Range<usize>,
+    /// Pages or rows.
+    pub(super) count: u32,
 }
 
-/// The runs of a job, and how they are cut into units.
+/// What a job moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Items {
+    Pages(Vec<PageRun>),
+    Rows(Vec<Cell>),
+}
+
+/// What a unit moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share<'a> {
+    Pages(&'a [PageRun]),
+    Rows(&'a [Cell]),
+}
+
+/// The runs or rows of a job, and how they are cut into units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
-    runs: Vec<PageRun>,
+    items: Items,
     units: Vec<Unit>,
     /// Units up to the end of each layer group.
     ends: Box<[u32]>,
@@ -42,18 +61,7 @@ impl Parts {
         chunk_bytes: u64,
         call_bytes: u64,
     ) -> Self {
-        let pages = count(runs);
-        let edges = (0..groups.len()).map(|group| {
-            let layers = groups.range(group).len() as u64;
-            let page = chunk_bytes.saturating_mul(layers);
-            let most = call_bytes.checked_div(page).unwrap_or(u64::MAX);
-            let mut edges = even(pages, u32::try_from(most).unwrap_or(u32::MAX));
-            if group == 0 && edges.first().is_some_and(|first| *first > 2 * FIRST_SLICE) {
-                edges.insert(0, FIRST_SLICE);
-            }
-            edges
-        });
-        let edges: Vec<Vec<u32>> = edges.collect();
+        let edges = slices(count(runs), groups, chunk_bytes, call_bytes, FIRST_SLICE);
         let mut cuts: Vec<u32> = edges.iter().flatten().copied().collect();
         cuts.sort_unstable();
         cuts.dedup();
@@ -62,22 +70,25 @@ impl Parts {
             let place = cuts.binary_search(&edge).unwrap_or_else(|place| place);
             at.get(place).copied().unwrap_or(runs.len())
         };
-        let (mut units, mut ends) = (Vec::new(), Vec::with_capacity(groups.len()));
-        for (group, edges) in edges.iter().enumerate() {
-            let (mut first, mut run) = (0, 0);
-            for &edge in edges {
-                let end = index(edge);
-                units.push(Unit {
-                    layers: groups.range(group),
-                    runs: run..end,
-                    pages: edge - first,
-                });
-                (first, run) = (edge, end);
-            }
-            ends.push(len_of(&units));
-        }
-        let ends = ends.into();
-        Self { runs, units, ends }
+        let (units, ends) = units_of(groups, &edges, 0, index);
+        let items = Items::Pages(runs);
+        Self { items, units, ends }
+    }
+
+    /// All rows by groups of layers, of which the first group begins at layer `first`. A slice of
+    /// several rows has no more than `call_bytes` if a row has `row_bytes` in a layer.
+    pub(super) fn rows(
+        cells: Vec<Cell>,
+        groups: &LayerGroups,
+        first: u32,
+        row_bytes: u64,
+        call_bytes: u64,
+    ) -> Self {
+        let rows = u32::try_from(cells.len()).unwrap_or(u32::MAX);
+        let edges = slices(rows, groups, row_bytes, call_bytes, FIRST_ROWS);
+        let (units, ends) = units_of(groups, &edges, first, |edge| edge as usize);
+        let items = Items::Rows(cells);
+        Self { items, units, ends }
     }
 
     /// All `layers` layers by pages: equal groups of at most `most` pages, at least one.
@@ -106,15 +117,16 @@ impl Parts {
         let units = edges.iter().zip(at).map(|(&edge, end)| {
             let unit = Unit {
                 layers: 0..layers,
-                runs: run..end,
-                pages: edge - first,
+                items: run..end,
+                count: edge - first,
             };
             (first, run) = (edge, end);
             unit
         });
         let units: Vec<Unit> = units.collect();
         let ends = Box::new([len_of(&units)]);
-        Self { runs, units, ends }
+        let items = Items::Pages(runs);
+        Self { items, units, ends }
     }
 
     /// How many units.
@@ -127,11 +139,63 @@ impl Parts {
         &self.ends
     }
 
-    /// A unit and its runs; none past the last.
-    pub(super) fn unit(&self, unit: u32) -> Option<(&Unit, &[PageRun])> {
+    /// A unit and what it moves; none past the last.
+    pub(super) fn unit(&self, unit: u32) -> Option<(&Unit, Share<'_>)> {
         let unit = self.units.get(unit as usize)?;
-        Some((unit, self.runs.get(unit.runs.clone())?))
+        let share = match &self.items {
+            Items::Pages(runs) => Share::Pages(runs.get(unit.items.clone())?),
+            Items::Rows(cells) => Share::Rows(cells.get(unit.items.clone())?),
+        };
+        Some((unit, share))
     }
+}
+
+/// The ends of the slices of each group, of `count` pages or rows in all.
+fn slices(
+    count: u32,
+    groups: &LayerGroups,
+    item_bytes: u64,
+    call_bytes: u64,
+    first_slice: u32,
+) -> Vec<Vec<u32>> {
+    let slices = (0..groups.len()).map(|group| {
+        let layers = groups.range(group).len() as u64;
+        let most = call_bytes.checked_div(item_bytes.saturating_mul(layers));
+        let most = u32::try_from(most.unwrap_or(u64::MAX)).unwrap_or(u32::MAX);
+        let mut edges = even(count, most);
+        if group == 0 && edges.first().is_some_and(|end| *end > 2 * first_slice) {
+            edges.insert(0, first_slice);
+        }
+        edges
+    });
+    slices.collect()
+}
+
+/// The units of groups with slices that end at `edges`, and how many end each group. The layers of
+/// the groups count from `first`; `index` is the place of an edge among the items.
+fn units_of(
+    groups: &LayerGroups,
+    edges: &[Vec<u32>],
+    first: u32,
+    index: impl Fn(u32) -> usize,
+) -> (Vec<Unit>, Box<[u32]>) {
+    let (mut units, mut ends) = (Vec::new(), Vec::with_capacity(edges.len()));
+    for (group, edges) in edges.iter().enumerate() {
+        let layers = groups.range(group);
+        let layers = first + layers.start..first + layers.end;
+        let (mut done, mut item) = (0, 0);
+        for &edge in edges {
+            let end = index(edge);
+            units.push(Unit {
+                layers: layers.clone(),
+                items: item..end,
+                count: edge - done,
+            });
+            (done, item) = (edge, end);
+        }
+        ends.push(len_of(&units));
+    }
+    (units, ends.into())
 }
 
 fn len_of(units: &[Unit]) -> u32 {
@@ -195,6 +259,13 @@ mod tests {
         lengths.iter().enumerate().map(run).collect()
     }
 
+    fn pages_of(share: Share<'_>) -> Vec<(u32, u32)> {
+        match share {
+            Share::Pages(runs) => pages(runs),
+            Share::Rows(_) => panic!("rows"),
+        }
+    }
+
     fn pages(runs: &[PageRun]) -> Vec<(u32, u32)> {
         let of = |run: &PageRun| {
             let (l1, l2) = (run.l1.get(), run.l2.get());
@@ -206,7 +277,7 @@ mod tests {
     fn sizes(parts: &Parts) -> Vec<(usize, u32)> {
         let unit = |at| {
             let (unit, _) = parts.unit(at).unwrap();
-            (unit.layers.len(), unit.pages)
+            (unit.layers.len(), unit.count)
         };
         (0..parts.count()).map(unit).collect()
     }
@@ -254,6 +325,28 @@ mod tests {
         assert_eq!(grown(9, 100), [1, 2, 6]);
     }
 
+    #[test]
+    fn rows_are_cut_into_slices_of_a_layer_range() {
+        let cells: Vec<Cell> = (0..2000)
+            .map(|at| Cell {
+                plane: at,
+                far: 7 * at,
+            })
+            .collect();
+        let groups = LayerGroups::growing(3, 2, 2);
+        let parts = Parts::rows(cells.clone(), &groups, 10, 1152, 20_000_000);
+        assert_eq!(sizes(&parts), [(1, 512), (1, 1488), (2, 2000)]);
+        assert_eq!(parts.ends(), [2, 3]);
+        let (unit, share) = parts.unit(1).unwrap();
+        assert_eq!(
+            (&unit.layers, share),
+            (&(10..11), Share::Rows(&cells[512..]))
+        );
+        assert_eq!(parts.unit(2).unwrap().0.layers, 11..13);
+        let tight = Parts::rows(cells, &groups, 0, 1152, 1152 * 1000);
+        assert_eq!(tight.ends(), [3, 7]);
+    }
+
     proptest! {
         #[test]
         fn groups_of_pages_hold_every_page_once_in_order(
@@ -267,10 +360,10 @@ mod tests {
             };
             let mut listed = Vec::new();
             for at in 0..parts.count() {
-                let (unit, runs) = parts.unit(at).unwrap();
-                let found = pages(runs);
+                let (unit, share) = parts.unit(at).unwrap();
+                let found = pages_of(share);
                 prop_assert_eq!(&unit.layers, &(0..5));
-                prop_assert_eq!(found.len(), unit.pages as usize);
+                prop_assert_eq!(found.len(), unit.count as usize);
                 prop_assert!(!found.is_empty() && found.len() <= most.max(1) as usize);
                 listed.extend(found);
             }
@@ -292,12 +385,12 @@ mod tests {
             for group in 0..groups.len() {
                 let mut listed = Vec::new();
                 while at < parts.ends()[group] {
-                    let (unit, runs) = parts.unit(at).unwrap();
-                    let found = pages(runs);
+                    let (unit, share) = parts.unit(at).unwrap();
+                    let found = pages_of(share);
                     prop_assert_eq!(&unit.layers, &groups.range(group));
-                    prop_assert_eq!(found.len(), unit.pages as usize);
-                    let bytes = 3 * u64::from(unit.pages) * unit.layers.len() as u64;
-                    prop_assert!(unit.pages == 1 || bytes <= call);
+                    prop_assert_eq!(found.len(), unit.count as usize);
+                    let bytes = 3 * u64::from(unit.count) * unit.layers.len() as u64;
+                    prop_assert!(unit.count == 1 || bytes <= call);
                     listed.extend(found);
                     at += 1;
                 }

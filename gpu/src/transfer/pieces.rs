@@ -9,10 +9,13 @@ use core::ops::Range;
 
 use striata_core::{HostStrides, L1Page, L2Page, LayerId, PageGeometry, PagePair};
 
+use striata_kernels::cells::Cell;
+
 use crate::device::{Direction, Piece};
 use crate::planes::PlaneSpan;
 
 use super::error::TransferError;
+use super::job::RowPair;
 
 /// Pages that are neighbours on both tiers: `l1 + i` goes with `l2 + i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,14 @@ impl PageRun {
             pages: self.pages - pages,
         };
         (Self { pages, ..self }, rest)
+    }
+}
+
+impl PageRun {
+    /// Its pages on L1 and on L2.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let (l1, l2) = (self.l1.get(), self.l2.get());
+        (0..self.pages).map(move |page| (l1 + page, l2 + page))
     }
 }
 
@@ -146,6 +157,42 @@ impl PieceShape {
         }
     }
 
+    /// Appends runs between the host and a buffer that holds `layers` of each page together, as a
+    /// page-first host does, one page after the other from byte `at` on. Pages that are neighbours
+    /// on the host go together if all their layers do.
+    pub(super) fn objects(
+        &self,
+        runs: &[PageRun],
+        layers: Range<u32>,
+        at: u64,
+        out: &mut Vec<Piece>,
+    ) {
+        let object = self.page.chunk_bytes() * layers.len() as u64;
+        let whole = object == self.host.page;
+        let first = LayerId::new(layers.start);
+        let mut device = at;
+        for (_, l2) in runs.iter().flat_map(PageRun::pairs) {
+            let host = self.host.offset(l2, first);
+            let joins = |last: &Piece| {
+                let ends = last.host + last.width == host && last.device + last.width == device;
+                whole && ends && self.room(last.host) >= last.width + object
+            };
+            match out.last_mut().filter(|last| joins(last)) {
+                Some(last) => last.width += object,
+                None => out.push(Piece {
+                    plane: 0,
+                    height: 1,
+                    device,
+                    host,
+                    width: object,
+                    device_pitch: 0,
+                    host_pitch: 0,
+                }),
+            }
+            device += object;
+        }
+    }
+
     /// A run as one strip where pages of a layer are adjacent on the host, else one a page.
     fn strips(&self, run: PageRun) -> impl Iterator<Item = Strip> + use<> {
         let chunk = self.page.chunk_bytes();
@@ -206,6 +253,18 @@ impl PieceShape {
         }
     }
 
+    /// Where a row stands: in a plane, and in layer 0 on the host.
+    pub(super) fn cell(&self, pair: RowPair) -> Cell {
+        let row_bytes = u64::from(self.page.row_bytes());
+        let page_rows = u64::from(self.page.page_rows());
+        let host = pair.l2.get();
+        let page = host.checked_div(page_rows).unwrap_or(0);
+        Cell {
+            plane: pair.l1.get() * row_bytes,
+            far: page * self.host.page + (host - page * page_rows) * row_bytes,
+        }
+    }
+
     /// The L1 pages of which a piece made here holds bytes.
     pub(super) fn pages_of(&self, piece: &Piece) -> Range<u32> {
         let planes = self.planes.iter();
@@ -218,6 +277,16 @@ impl PieceShape {
         };
         let last = start.saturating_add(piece.width.saturating_sub(1));
         page(start)..page(last).saturating_add(1)
+    }
+
+    /// The L2 pages of which a piece made by [`Self::objects`] holds bytes.
+    pub(super) fn host_pages_of(&self, piece: &Piece) -> Range<u32> {
+        let page = |byte: u64| {
+            let page = byte.checked_div(self.host.page).unwrap_or(0);
+            u32::try_from(page).unwrap_or(u32::MAX)
+        };
+        let last = piece.host + piece.width.saturating_sub(1);
+        page(piece.host)..page(last).saturating_add(1)
     }
 
     /// One layer of a strip; none past the last layer.

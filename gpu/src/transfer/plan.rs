@@ -1,27 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a job copies, and how: the pieces of each of its units.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use striata_core::PagePair;
+use striata_kernels::cells::Cell;
 
 use super::gate::LoadGate;
 use super::job::{Completion, Outcome};
-use super::parts::Parts;
+use super::parts::{Parts, Share};
 use super::paths::CopyPath;
+use super::pieces::PageRun;
 use super::shared::HostSide;
 use crate::device::{CopyForm, Device, DeviceTime, Direction, Piece};
+
+/// Cells of a list that take as long as a descriptor of a copy.
+const CELLS_A_PIECE: u64 = 64;
 
 /// What a job copies, and how.
 #[derive(Debug)]
 pub(super) struct JobPlan {
     pub(super) direction: Direction,
     pub(super) path: CopyPath,
-    /// In the caller's order.
+    /// In the caller's order; none of a row list.
     pub(super) pages: Arc<[PagePair]>,
+    /// Bytes of a page or a row in a layer.
+    pub(super) item_bytes: u64,
     pub(super) parts: Parts,
     pub(super) size: JobSize,
     pub(super) host: Arc<HostSide>,
+}
+
+/// Cells of a unit for one kernel.
+#[derive(Debug)]
+pub(super) struct UnitCells<'a> {
+    pub(super) layers: Range<u32>,
+    pub(super) cells: &'a [Cell],
+    pub(super) far_base: u64,
+    pub(super) far_layer: u64,
 }
 
 /// How much a job copies.
@@ -42,10 +59,9 @@ impl JobPlan {
         let Some((unit, _)) = self.parts.unit(unit) else {
             return 0;
         };
-        let chunk = self.host.shape.page.chunk_bytes();
-        u64::from(unit.pages)
+        u64::from(unit.count)
             .saturating_mul(unit.layers.len() as u64)
-            .saturating_mul(chunk)
+            .saturating_mul(self.item_bytes)
     }
 
     /// How many leading units have at most `most` pieces together.
@@ -55,11 +71,13 @@ impl JobPlan {
             let Some((unit, _)) = self.parts.unit(*unit) else {
                 return false;
             };
-            let each = match self.path {
-                CopyPath::Runs | CopyPath::RunCalls => unit.layers.len() as u64,
-                _ => 1,
+            let count = u64::from(unit.count);
+            let pieces = match self.path {
+                CopyPath::Runs | CopyPath::RunCalls => count * unit.layers.len() as u64,
+                CopyPath::Rectangles | CopyPath::RectangleCalls | CopyPath::Staged => count,
+                // A kernel's list costs little.
+                CopyPath::Mapped => count / CELLS_A_PIECE + 1,
             };
-            let pieces = each.saturating_mul(u64::from(unit.pages));
             let fits = pieces <= left;
             left = left.saturating_sub(pieces);
             fits
@@ -80,18 +98,79 @@ impl JobPlan {
         }
     }
 
-    /// Puts the pieces of a unit into `out`, in the order in which they are submitted.
-    pub(super) fn pieces(&self, unit: u32, out: &mut Vec<Piece>) {
+    /// Puts the pieces of a unit into `out`, in the order in which they are submitted. Those of a
+    /// staged unit stand in the buffer from byte `staged_at` on.
+    pub(super) fn pieces(&self, unit: u32, staged_at: u64, out: &mut Vec<Piece>) {
         out.clear();
-        let Some((unit, runs)) = self.parts.unit(unit) else {
+        let Some((unit, Share::Pages(runs))) = self.parts.unit(unit) else {
             return;
         };
         let (shape, layers) = (&self.host.shape, unit.layers.clone());
-        if self.form().is_of_runs() {
-            shape.runs(runs, layers, out);
-        } else {
-            shape.rectangles(runs, layers, out);
+        match self.path {
+            CopyPath::Rectangles | CopyPath::RectangleCalls => {
+                shape.rectangles(runs, layers, out);
+            }
+            CopyPath::Staged => shape.objects(runs, layers, staged_at, out),
+            CopyPath::Runs | CopyPath::RunCalls | CopyPath::Mapped => {
+                shape.runs(runs, layers, out);
+            }
         }
+    }
+
+    /// The cells of a unit that a kernel moves between the planes and mapped host memory, and how
+    /// they stand there; pages become cells in `scratch`.
+    pub(super) fn mapped_cells<'a>(
+        &'a self,
+        unit: u32,
+        scratch: &'a mut Vec<Cell>,
+    ) -> Option<UnitCells<'a>> {
+        let (unit, share) = self.parts.unit(unit)?;
+        let strides = self.host.shape.host;
+        let cells = match share {
+            Share::Rows(cells) => cells,
+            Share::Pages(runs) => {
+                let page = |(l1, l2): (u32, u32)| Cell {
+                    plane: u64::from(l1) * self.item_bytes,
+                    far: u64::from(l2) * strides.page,
+                };
+                scratch.clear();
+                scratch.extend(runs.iter().flat_map(PageRun::pairs).map(page));
+                scratch
+            }
+        };
+        Some(UnitCells {
+            layers: unit.layers.clone(),
+            cells,
+            far_base: u64::from(unit.layers.start) * strides.layer,
+            far_layer: strides.layer,
+        })
+    }
+
+    /// The cells of a unit that a kernel moves between the planes and the buffer, from its byte
+    /// `staged_at` on: page by page, all layers of a page together, as they stand on the host.
+    pub(super) fn staged_cells<'a>(
+        &'a self,
+        unit: u32,
+        staged_at: u64,
+        scratch: &'a mut Vec<Cell>,
+    ) -> Option<UnitCells<'a>> {
+        let (unit, Share::Pages(runs)) = self.parts.unit(unit)? else {
+            return None;
+        };
+        let object = self.item_bytes * unit.layers.len() as u64;
+        let pages = runs.iter().flat_map(PageRun::pairs);
+        let cells = (0u64..).zip(pages).map(|(index, (l1, _))| Cell {
+            plane: u64::from(l1) * self.item_bytes,
+            far: index * object,
+        });
+        scratch.clear();
+        scratch.extend(cells);
+        Some(UnitCells {
+            layers: unit.layers.clone(),
+            cells: scratch,
+            far_base: staged_at,
+            far_layer: self.item_bytes,
+        })
     }
 }
 

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the calls and the submission of an engine share.
 
-use std::sync::Arc;
+use core::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use striata_core::sync::{AtomicU64, Mutex, Ordering};
 use striata_core::{L1, L2, PagePair, Tier};
 use striata_host::HostPool;
 
 use super::error::TransferError;
-use super::job::{Job, Submission, TransferConfig};
+use super::job::{Job, RowPair, Submission, TransferConfig};
 use super::ledger::Ledger;
 use super::pieces::PieceShape;
 use super::plan::JobSize;
 use super::queue_entry::JobId;
+use super::staging::Staging;
 use super::submit::Submitter;
+use super::targets::Targets;
 use super::work_queue::WorkQueue;
 use crate::device::{Device, Direction};
 use crate::error::GpuError;
@@ -31,9 +34,14 @@ pub(super) struct Core<D: Device> {
     pub(super) ledger: Ledger<D>,
     /// Held by who submits: the thread, or a caller.
     pub(super) submitter: Mutex<Submitter<D>>,
+    /// Reused by every row list.
+    pub(super) targets: Mutex<Targets>,
     next_id: AtomicU64,
     load_stream: D::Stream,
     store_stream: D::Stream,
+    /// Made when the first job may need them.
+    load_staging: OnceLock<Staging<D>>,
+    store_staging: OnceLock<Staging<D>>,
 }
 
 impl<D: Device> Core<D> {
@@ -48,7 +56,10 @@ impl<D: Device> Core<D> {
             store_stream: device.stream(&format!("store {rank}"))?,
             work: WorkQueue::new(),
             ledger: Ledger::new(),
+            load_staging: OnceLock::new(),
+            store_staging: OnceLock::new(),
             submitter: Mutex::new(Submitter::new(&config)),
+            targets: Mutex::new(Targets::default()),
             next_id: AtomicU64::new(0),
             device,
             planes,
@@ -66,6 +77,34 @@ impl<D: Device> Core<D> {
             Direction::HostToDevice => &self.load_stream,
             Direction::DeviceToHost => &self.store_stream,
         }
+    }
+
+    /// The ring of a direction, if it was made.
+    pub(super) fn staging(&self, direction: Direction) -> Option<&Staging<D>> {
+        self.staging_cell(direction).get()
+    }
+
+    const fn staging_cell(&self, direction: Direction) -> &OnceLock<Staging<D>> {
+        match direction {
+            Direction::HostToDevice => &self.load_staging,
+            Direction::DeviceToHost => &self.store_staging,
+        }
+    }
+
+    /// Makes the ring of a direction unless it is there.
+    pub(super) fn reserve_staging(&self, direction: Direction) -> Result<(), GpuError> {
+        if self.staging(direction).is_some() || self.config.staging_bytes == 0 {
+            return Ok(());
+        }
+        let rank = self.config.rank;
+        let name = match direction {
+            Direction::HostToDevice => format!("load staging {rank}"),
+            Direction::DeviceToHost => format!("store staging {rank}"),
+        };
+        let staging = Staging::new(&self.device, self.config.staging_bytes, &name)?;
+        // Another caller may have been faster; then there is one already.
+        drop(self.staging_cell(direction).set(staging));
+        Ok(())
     }
 
     pub(super) fn next_id(&self) -> JobId {
@@ -140,6 +179,42 @@ impl HostSide {
             pool,
             shape,
             l1_pages: planes.geometry().pages(),
+        })
+    }
+
+    /// Checks that both pools have the rows and the layers. Rows of the sink of L1 are never copied.
+    pub(super) fn check_rows(
+        &self,
+        rows: &[RowPair],
+        layers: &Range<u32>,
+    ) -> Result<(), TransferError> {
+        let page = self.shape.page;
+        if layers.start >= layers.end || layers.end > page.layers() {
+            return Err(TransferError::Layers {
+                start: layers.start,
+                end: layers.end,
+                layers: page.layers(),
+            });
+        }
+        let page_rows = u64::from(page.page_rows());
+        let check = |tier, row: u64, first: u64, end: u64| {
+            if (first..end).contains(&row) {
+                return Ok(());
+            }
+            Err(TransferError::RowOutOfRange {
+                tier,
+                row,
+                first,
+                end,
+            })
+        };
+        let (l1_end, l2_end) = (
+            u64::from(self.l1_pages) * page_rows,
+            u64::from(self.pool.pages()) * page_rows,
+        );
+        rows.iter().try_for_each(|pair| {
+            check(L1::NAME, pair.l1.get(), page_rows, l1_end)?;
+            check(L2::NAME, pair.l2.get(), 0, l2_end)
         })
     }
 

@@ -28,7 +28,7 @@ pub struct DirectionStats {
     pub in_flight_bytes: u64,
     /// Jobs that were found complete and good.
     pub done_jobs: u64,
-    /// Pages that arrived, also of failed jobs.
+    /// Pages, and rows of lists, that arrived, also of failed jobs.
     pub done_pages: u64,
     /// Bytes of those.
     pub done_bytes: u64,
@@ -44,6 +44,8 @@ pub struct DirectionStats {
     pub calls: u64,
     /// Pieces of those.
     pub pieces: u64,
+    /// Kernels that were submitted, one a unit that is staged or mapped.
+    pub kernels: u64,
 }
 
 /// Jobs by the path that they took.

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Submission: takes the most urgent job, builds the pieces of its next unit and submits them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use striata_kernels::cells::Cell;
 
 use super::gate::LoadGate;
 use super::gate_error::JobFailure;
 use super::job::{End, Job, TransferConfig};
+use super::paths::CopyPath;
+use super::plan::{JobPlan, UnitCells};
 use super::queue_entry::JobId;
 use super::queue_state::{Action, Returned, Turn};
 use super::shared::Core;
+use super::staging::Slots;
 use super::window::{Rooms, Window};
+use crate::cells::{CellMove, FarSide};
 use crate::device::{CopyBatch, Device, Direction, Piece};
 use crate::error::GpuError;
 
@@ -24,6 +31,7 @@ pub(super) struct Submitter<D: Device> {
     stores: Lane<D>,
     /// Reused by every unit.
     pieces: Vec<Piece>,
+    cells: Vec<Cell>,
     fences: Vec<(JobId, D::Event)>,
 }
 
@@ -34,6 +42,7 @@ struct Lane<D: Device> {
     since: Instant,
     /// Units that were submitted.
     units: u64,
+    slots: Slots<D>,
 }
 
 impl<D: Device> Lane<D> {
@@ -42,6 +51,7 @@ impl<D: Device> Lane<D> {
             window: Window::new(window_bytes),
             since: Instant::now(),
             units: 0,
+            slots: Slots::new(),
         }
     }
 
@@ -60,6 +70,7 @@ impl<D: Device> Submitter<D> {
             loads: Lane::new(config.window_bytes),
             stores: Lane::new(config.window_bytes),
             pieces: Vec::new(),
+            cells: Vec::new(),
             fences: Vec::new(),
         }
     }
@@ -169,7 +180,15 @@ impl<D: Device> Submitter<D> {
     fn submit_unit(&mut self, core: &Core<D>, job: &mut Job<D>) -> Result<(), GpuError> {
         let plan = job.plan.clone();
         let stream = core.stream(plan.direction);
-        self.submit_copies(core, job)?;
+        match plan.path {
+            CopyPath::Staged => self.submit_staged(core, job)?,
+            CopyPath::Mapped => self.submit_mapped(core, job)?,
+            _ => {
+                plan.pieces(job.units, 0, &mut self.pieces);
+                let planes = core.planes.memories();
+                self.submit_copies(core, job, planes, stream)?;
+            }
+        }
         let (direction, bytes) = (plan.direction, plan.unit_bytes(job.units));
         if let Some(event) = job.keeper.gate().event(job.units) {
             core.device.record(event, stream)?;
@@ -188,22 +207,104 @@ impl<D: Device> Submitter<D> {
         Ok(())
     }
 
-    fn submit_copies(&mut self, core: &Core<D>, job: &mut Job<D>) -> Result<(), GpuError> {
+    /// Submits the pieces of a unit.
+    fn submit_copies(
+        &self,
+        core: &Core<D>,
+        job: &mut Job<D>,
+        planes: &Arc<[D::Memory]>,
+        stream: &D::Stream,
+    ) -> Result<(), GpuError> {
         let plan = &job.plan;
-        plan.pieces(job.units, &mut self.pieces);
         for pieces in self.pieces.chunks(core.call_pieces()) {
             let batch = CopyBatch {
                 direction: plan.direction,
                 form: plan.form(),
-                planes: core.planes.memories(),
+                planes,
                 host: &plan.host.pool,
                 pieces,
             };
-            core.device.copy(core.stream(plan.direction), &batch)?;
-            job.calls += 1;
-            job.pieces += pieces.len() as u64;
+            core.device.copy(stream, &batch)?;
+            job.work.calls += 1;
+            job.work.pieces += pieces.len() as u64;
         }
         Ok(())
+    }
+
+    /// Submits the kernel of a unit that moves between planes and host.
+    fn submit_mapped(&mut self, core: &Core<D>, job: &mut Job<D>) -> Result<(), GpuError> {
+        let plan = &job.plan;
+        let Some(cells) = plan.mapped_cells(job.units, &mut self.cells) else {
+            return Ok(());
+        };
+        let far = FarSide::Host(&plan.host.pool);
+        let blocks = core.config.mapped_blocks;
+        core.move_cells(plan, &cells, far, blocks, core.stream(plan.direction))?;
+        job.work.kernels += 1;
+        Ok(())
+    }
+
+    /// Submits a unit through the next slot: a load's copies and then the kernel that scatters
+    /// them, a store's gathering kernel and then its copies.
+    fn submit_staged(&mut self, core: &Core<D>, job: &mut Job<D>) -> Result<(), GpuError> {
+        let (plan, gate) = (job.plan.clone(), job.keeper.gate().clone());
+        let ends = (gate.halfway(job.units), gate.event(job.units));
+        let (Some(staging), (Some(halfway), Some(end))) = (core.staging(plan.direction), ends)
+        else {
+            return Ok(());
+        };
+        let (first, second) = (&staging.stream, core.stream(plan.direction));
+        let (slot, before) = self.lane_mut(plan.direction).slots.take(end);
+        let at = slot * staging.slot_bytes;
+        if let Some(before) = before {
+            core.device.wait(first, &before)?;
+        }
+        plan.pieces(job.units, at, &mut self.pieces);
+        let is_load = plan.direction == Direction::HostToDevice;
+        if is_load {
+            self.submit_copies(core, job, &staging.memory, first)?;
+            core.device.record(halfway, first)?;
+            core.device.wait(second, halfway)?;
+        }
+        if let Some(cells) = plan.staged_cells(job.units, at, &mut self.cells)
+            && let Some(memory) = staging.memory.first()
+        {
+            let stream = if is_load { second } else { first };
+            let far = FarSide::Memory(memory);
+            core.move_cells(&plan, &cells, far, core.config.staging_blocks, stream)?;
+            job.work.kernels += 1;
+        }
+        if !is_load {
+            core.device.record(halfway, first)?;
+            core.device.wait(second, halfway)?;
+            self.submit_copies(core, job, &staging.memory, second)?;
+        }
+        Ok(())
+    }
+}
+
+impl<D: Device> Core<D> {
+    fn move_cells(
+        &self,
+        plan: &JobPlan,
+        cells: &UnitCells<'_>,
+        far: FarSide<'_, D>,
+        blocks: u32,
+        stream: &D::Stream,
+    ) -> Result<(), GpuError> {
+        let layers = cells.layers.start as usize..cells.layers.end as usize;
+        let work = CellMove {
+            direction: plan.direction,
+            planes: self.planes.memories(),
+            layers: self.planes.spans().get(layers).unwrap_or_default(),
+            far,
+            far_base: cells.far_base,
+            far_layer: cells.far_layer,
+            cells: cells.cells,
+            cell_bytes: plan.item_bytes,
+            blocks,
+        };
+        self.device.move_cells(stream, &work)
     }
 }
 
@@ -211,16 +312,23 @@ impl<D: Device> Submitter<D> {
 /// waits for compute, which could itself wait behind a load in the queue.
 fn order<D: Device>(core: &Core<D>, job: &Job<D>) -> Result<(), GpuError> {
     let device = &core.device;
-    let stream = core.stream(job.plan.direction);
+    let direction = job.plan.direction;
     let mut earliest = job.keeper.gate().issued();
-    if let (Some(fence), Direction::HostToDevice) = (&job.after, job.plan.direction) {
+    if let (Some(fence), Direction::HostToDevice) = (&job.after, direction) {
         earliest = earliest.max(device.synchronize(fence)?);
     }
-    device.not_before(stream, earliest)?;
-    match (&job.after, job.plan.direction) {
-        (Some(fence), Direction::DeviceToHost) => device.wait(stream, fence),
-        _ => Ok(()),
+    let staging = match job.plan.path {
+        CopyPath::Staged => core.staging(direction),
+        _ => None,
+    };
+    let first = staging.map(|staging| &staging.stream);
+    for stream in first.into_iter().chain([core.stream(direction)]) {
+        device.not_before(stream, earliest)?;
+        if let (Some(fence), Direction::DeviceToHost) = (&job.after, direction) {
+            device.wait(stream, fence)?;
+        }
     }
+    Ok(())
 }
 
 impl<D: Device> Core<D> {
@@ -246,7 +354,7 @@ impl<D: Device> Core<D> {
     /// queue is empty finds it.
     fn enter(&self, job: &Job<D>, ended: Option<D::Event>, end: End) {
         let submitted = job.submitted(ended, end);
-        self.ledger.submitted(submitted, job.calls, job.pieces);
+        self.ledger.submitted(submitted, job.work);
         self.work.finish(job.id());
     }
 
@@ -254,7 +362,18 @@ impl<D: Device> Core<D> {
     /// then.
     fn end_of_submitted(&self, job: &Job<D>) -> Option<D::Event> {
         let gate: &LoadGate<D> = job.keeper.gate();
-        let stream = self.stream(job.plan.direction);
+        let direction = job.plan.direction;
+        let stream = self.stream(direction);
+        if let (CopyPath::Staged, Some(staging)) = (job.plan.path, self.staging(direction)) {
+            // Also behind the first step of the unit that failed.
+            let halfway = self.device.event().and_then(|halfway| {
+                self.device.record(&halfway, &staging.stream)?;
+                self.device.wait(stream, &halfway)
+            });
+            if let Err(error) = halfway {
+                tracing::error!(%error, "the end of a failed unit cannot be told");
+            }
+        }
         let behind = gate
             .event(job.units)
             .filter(|event| self.device.record(event, stream).is_ok());

@@ -14,6 +14,7 @@ mod faults;
 mod hazards;
 mod machine;
 mod manual;
+mod paths;
 mod programs;
 mod rig;
 mod scheduler;

@@ -22,14 +22,15 @@ const ROW_BYTES: u32 = 32;
 pub(crate) const LAYERS: u32 = 5;
 const PAGES: u32 = 12;
 
-/// Settings under which small pages move as those of 73,728 B in a layer, and 3 or 4 of them as
-/// more do.
+/// Settings under which small pages move as those of 73,728 B in a layer and few pages as many,
+/// but for one or two by rectangles.
 pub(crate) fn config() -> TransferConfig {
     let mut paths = TransferPaths::measured();
     for side in [&mut paths.loads, &mut paths.stores] {
-        for grid in [&mut side.uniform, &mut side.separate] {
+        for (grid, most) in [(&mut side.uniform, 2), (&mut side.separate, 0)] {
             let mut rules = grid[grid.len() - 1];
-            rules[2] = rules[3];
+            let many = rules[3];
+            rules[most..].fill(many);
             *grid = [rules; TransferPaths::CHUNKS.len()];
         }
     }

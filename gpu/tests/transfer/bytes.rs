@@ -183,7 +183,7 @@ fn copies_take_the_form_that_is_fastest() {
             1,
             3,
         ),
-        (&spread, 3, Direction::DeviceToHost, CopyForm::Runs, 1, 15),
+        (&spread, 3, Direction::DeviceToHost, CopyForm::Runs, 2, 2),
         (
             &uniform,
             2,

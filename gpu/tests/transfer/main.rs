@@ -5,6 +5,8 @@
 mod bytes;
 mod failures;
 mod order;
+mod paths;
 mod probe;
 mod refusals;
+mod rows;
 mod support;

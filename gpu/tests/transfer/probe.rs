@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use striata_gpu::sim::{Hold, SimDevice, SimEvent, SimMemory, SimStream};
 use striata_gpu::{
-    CopyBatch, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime, Direction, GpuError,
+    CellMove, CopyBatch, CopyForm, Device, DeviceDescription, DeviceStats, DeviceTime, Direction,
+    FarSide, GpuError,
 };
 use striata_kernels::rows::{RowParams, RowSpan};
 
@@ -173,6 +174,29 @@ impl Device for Probe {
             pieces: batch.pieces,
         };
         self.sim.copy(stream, &batch)
+    }
+    fn most_pitch(&self) -> u64 {
+        self.sim.most_pitch()
+    }
+    fn maps_host(&self) -> bool {
+        self.sim.maps_host()
+    }
+    fn move_cells(&self, stream: &SimStream, work: &CellMove<'_, Self>) -> Result<(), GpuError> {
+        let work = CellMove {
+            direction: work.direction,
+            planes: work.planes,
+            layers: work.layers,
+            far: match work.far {
+                FarSide::Host(pool) => FarSide::Host(pool),
+                FarSide::Memory(memory) => FarSide::Memory(memory),
+            },
+            far_base: work.far_base,
+            far_layer: work.far_layer,
+            cells: work.cells,
+            cell_bytes: work.cell_bytes,
+            blocks: work.blocks,
+        };
+        self.sim.move_cells(stream, &work)
     }
     fn fill_rows(
         &self,

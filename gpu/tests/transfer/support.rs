@@ -46,14 +46,15 @@ impl Default for Layout {
     }
 }
 
-/// Settings under which small pages move as those of 73,728 B in a layer, 3 or 4 of them as more
-/// do, and the thread submits all.
+/// Settings under which small pages move as those of 73,728 B in a layer and few pages as many,
+/// but for one or two by rectangles, and the thread submits all.
 pub(crate) fn config() -> TransferConfig {
     let mut paths = TransferPaths::measured();
     for side in [&mut paths.loads, &mut paths.stores] {
-        for grid in [&mut side.uniform, &mut side.separate] {
+        for (grid, most) in [(&mut side.uniform, 2), (&mut side.separate, 0)] {
             let mut rules = grid[grid.len() - 1];
-            rules[2] = rules[3];
+            let many = rules[3];
+            rules[most..].fill(many);
             *grid = [rules; TransferPaths::CHUNKS.len()];
         }
     }
@@ -96,8 +97,12 @@ pub(crate) fn pairs(list: &[(u32, u32)]) -> Arc<[PagePair]> {
 
 impl Rig {
     pub(crate) fn new(layout: Layout, config: TransferConfig) -> Self {
-        let device = Probe::new(SimDevice::new(SimConfig::new(0)));
-        let planes = Arc::new(planes(&device, layout));
+        Self::on(SimConfig::new(0), layout, config)
+    }
+
+    pub(crate) fn on(sim: SimConfig, layout: Layout, config: TransferConfig) -> Self {
+        let device = Probe::new(SimDevice::new(sim));
+        let planes = Arc::new(planes_on(&device, layout));
         let mut pool = HostPoolConfig::new(planes.geometry().page(), layout.l2_pages);
         pool.layout = layout.host;
         pool.huge_pages = HugePages::Off;
@@ -255,7 +260,7 @@ pub(crate) fn ops(completions: &[Completion]) -> Vec<u64> {
     completions.iter().map(|done| done.op.get()).collect()
 }
 
-fn planes(device: &Probe, layout: Layout) -> L1Planes<Probe> {
+pub(crate) fn planes_on<D: Device>(device: &D, layout: Layout) -> L1Planes<D> {
     let page = PageGeometry::new(layout.page_rows, layout.row_bytes, layout.layers).unwrap();
     let stripe = Stripe::new(2, layout.page_rows).unwrap();
     let rows = u64::from(layout.l1_pages) * u64::from(layout.page_rows);
@@ -267,7 +272,7 @@ fn planes(device: &Probe, layout: Layout) -> L1Planes<Probe> {
     // Every second layer at an offset, as in an engine's own tensors.
     let offset = |layer: u32| if layer.is_multiple_of(2) { 0 } else { 16 };
     let memories = (0..layout.layers).map(|layer| device.alloc(plane + offset(layer)).unwrap());
-    let memories: Arc<[SimMemory]> = memories.collect();
+    let memories: Arc<[D::Memory]> = memories.collect();
     let spans = (0..layout.layers).map(|layer| PlaneSpan {
         memory: layer,
         offset: offset(layer),

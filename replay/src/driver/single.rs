@@ -45,27 +45,6 @@ impl<D: Device> RankPools<D> {
         })
     }
 
-    /// The same pools behind another handle of the same device.
-    #[must_use]
-    pub fn on(&self, device: D) -> Self {
-        Self {
-            device,
-            ..self.clone()
-        }
-    }
-
-    /// The device.
-    #[must_use]
-    pub const fn device(&self) -> &D {
-        &self.device
-    }
-
-    /// The L1 shard.
-    #[must_use]
-    pub const fn planes(&self) -> &Arc<L1Planes<D>> {
-        &self.planes
-    }
-
     /// The L2 shard, if the tier is on.
     #[must_use]
     pub const fn host(&self) -> Option<&Arc<HostPool>> {

@@ -10,7 +10,7 @@ use super::shadow::Mode;
 use crate::check::WORD;
 use crate::device::{Direction, Piece};
 use crate::sim::memory::SimMemory;
-use crate::sim::op::{Copy, Op, RowWork};
+use crate::sim::op::{CellWork, Copy, Far, Op, RowWork};
 
 /// A memory whose accesses are followed.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,7 @@ pub(crate) fn visit<'a, E>(
                 mode: Mode::Append,
             })
         }
+        Op::Cells(work) => visit_cells(work, visit),
         Op::Record(_)
         | Op::Wait(_)
         | Op::Occupy(_)
@@ -81,6 +82,38 @@ fn visit_rows<'a, E>(
     })
 }
 
+fn visit_cells<'a, E>(
+    work: &'a CellWork,
+    visit: &mut impl FnMut(Touch<'a>) -> Result<(), E>,
+) -> Result<(), E> {
+    let (on_plane, on_far) = sides(work.direction);
+    let far = match &work.far {
+        Far::Host(pool) => Place::Host(pool),
+        Far::Memory(memory) => Place::Device(memory),
+    };
+    let mut places = work.places();
+    places.try_for_each(|(plane, at, far_at)| {
+        visit(Touch {
+            place: Place::Device(plane),
+            bytes: at..at + work.cell_bytes,
+            mode: on_plane,
+        })?;
+        visit(Touch {
+            place: far,
+            bytes: far_at..far_at + work.cell_bytes,
+            mode: on_far,
+        })
+    })
+}
+
+/// What is done to the device's side and to the other.
+const fn sides(direction: Direction) -> (Mode, Mode) {
+    match direction {
+        Direction::HostToDevice => (Mode::Write, Mode::Read),
+        Direction::DeviceToHost => (Mode::Read, Mode::Write),
+    }
+}
+
 fn visit_copy<'a, E>(
     copy: &'a Copy,
     pieces: &[Piece],
@@ -99,10 +132,7 @@ fn visit_piece<'a, E>(
     let Some(plane) = copy.planes.get(piece.plane as usize) else {
         return Ok(());
     };
-    let (on_device, on_host) = match copy.direction {
-        Direction::HostToDevice => (Mode::Write, Mode::Read),
-        Direction::DeviceToHost => (Mode::Read, Mode::Write),
-    };
+    let (on_device, on_host) = sides(copy.direction);
     let sides = [
         (
             Place::Device(plane),
