@@ -65,6 +65,10 @@ fn every_part_gives_figures_or_says_why_not_and_every_byte_is_right() {
             assert!(stats.p90 < 55.4, "{name}: {}", stats.p90);
         }
     }
+    for path in ["load by runs, groups that grow by 2", "store by rectangles"] {
+        let of_path = report.figures.iter().filter(|f| f.case == path);
+        assert_eq!(of_path.count(), 2, "{path}");
+    }
     assert!(report.checks.series > 20 && report.checks.wrong_rows == 0);
 }
 

@@ -4,6 +4,16 @@
 use striata_core::OpId;
 
 use crate::residency::PageState;
+use crate::shards::PoolId;
+
+/// A rank, and which of its pools, if that is not the main one.
+pub(crate) fn place(rank: usize, pool: PoolId) -> String {
+    if pool == PoolId::MAIN {
+        format!("rank {rank}")
+    } else {
+        format!("rank {rank}, {pool}")
+    }
+}
 
 /// Why a call on the engine failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -34,18 +44,22 @@ pub enum Error {
     #[error(transparent)]
     Gpu(#[from] striata_gpu::GpuError),
     /// The transfer engine of a rank failed.
-    #[error("rank {rank}: {source}")]
+    #[error("{}: {source}", place(*rank, *pool))]
     Transfer {
         /// Index of the rank in the replica.
         rank: usize,
+        /// Which of its pools.
+        pool: PoolId,
         /// What failed.
-        source: striata_gpu::transfer::TransferError,
+        source: Box<striata_gpu::transfer::TransferError>,
     },
     /// The gate of a layer failed.
-    #[error("rank {rank}: {source}")]
+    #[error("{}: {source}", place(*rank, *pool))]
     Gate {
         /// Index of the rank in the replica.
         rank: usize,
+        /// Which of its pools.
+        pool: PoolId,
         /// What failed.
         source: striata_gpu::transfer::GateError,
     },
@@ -58,6 +72,64 @@ pub enum Error {
         given: usize,
         /// Ranks of the replica.
         ranks: usize,
+    },
+    /// No such pool.
+    #[error("{pool} is not one of the main pool and {sides} side pools")]
+    NoSuchPool {
+        /// The refused pool.
+        pool: PoolId,
+        /// Side pools of every rank.
+        sides: usize,
+    },
+    /// A side pool that is divided otherwise than the main pool.
+    #[error(
+        "{pool} is divided by c {} P {} I {}, the main pool by c {} P {} I {}",
+        given.dcp(), given.page_rows(), given.interleave(),
+        expected.dcp(), expected.page_rows(), expected.interleave()
+    )]
+    PoolStripe {
+        /// The refused pool.
+        pool: PoolId,
+        /// Its stripe.
+        given: striata_core::Stripe,
+        /// That of the main pool.
+        expected: striata_core::Stripe,
+    },
+    /// A pool without a page for each page id.
+    #[error(
+        "{pool} has {given} pages on {tier} and needs {needed}: a page id stands for a page in every pool"
+    )]
+    PoolPages {
+        /// The refused pool.
+        pool: PoolId,
+        /// The tier.
+        tier: &'static str,
+        /// Its pages.
+        given: u32,
+        /// Pages that the planner names.
+        needed: u32,
+    },
+    /// Planes that were made for another pool.
+    #[error("{}: the planes are of {given:?}, the pool is {expected:?}", place(*rank, *pool))]
+    PoolPlanes {
+        /// Index of the rank in the replica.
+        rank: usize,
+        /// Which of its pools.
+        pool: PoolId,
+        /// What the planes hold.
+        given: striata_core::PoolGeometry,
+        /// What they should hold.
+        expected: striata_core::PoolGeometry,
+    },
+    /// The ranks have other pools than the setup describes.
+    #[error("the setup describes {pool} as {expected:?}, the ranks have {given:?}")]
+    PoolSetup {
+        /// Which pool.
+        pool: PoolId,
+        /// What the ranks have; none if they lack it.
+        given: Option<striata_core::PoolGeometry>,
+        /// What the setup says; none if it knows no such pool.
+        expected: Option<striata_core::PoolGeometry>,
     },
     /// No such rank.
     #[error("rank {rank} is not below the {ranks} ranks of the replica")]
@@ -153,6 +225,9 @@ pub enum Error {
     /// The prefix index refused a call of the planner.
     #[error(transparent)]
     Index(#[from] striata_core::prefix::IndexError),
+    /// The decode path failed.
+    #[error(transparent)]
+    Decode(Box<crate::decode::DecodeError>),
     /// A feature that is not built.
     #[error("{what} is not built in this version")]
     NotBuilt {
@@ -165,4 +240,10 @@ pub enum Error {
         /// The first cause.
         cause: String,
     },
+}
+
+impl From<crate::decode::DecodeError> for Error {
+    fn from(error: crate::decode::DecodeError) -> Self {
+        Self::Decode(Box::new(error))
+    }
 }

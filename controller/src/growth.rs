@@ -52,31 +52,32 @@ pub enum GrowL2 {
 /// Grows the host pools of all ranks, on whatever thread holds it.
 #[derive(Clone, Debug)]
 pub struct L2Grower {
-    hosts: Vec<Arc<HostPool>>,
+    /// Every pool of every rank, beside its rank.
+    hosts: Vec<(usize, Arc<HostPool>)>,
 }
 
 impl L2Grower {
-    /// Over the host pools of all ranks, in order.
-    pub(crate) const fn new(hosts: Vec<Arc<HostPool>>) -> Self {
+    /// Over all host pools of all ranks, in order.
+    pub(crate) const fn new(hosts: Vec<(usize, Arc<HostPool>)>) -> Self {
         Self { hosts }
     }
 
-    /// Pages that every rank has.
+    /// Pages that every rank has in every pool.
     #[must_use]
     pub fn pages(&self) -> u32 {
-        let pages = self.hosts.iter().map(|host| host.pages());
+        let pages = self.hosts.iter().map(|(_, host)| host.pages());
         pages.min().unwrap_or(0)
     }
 
-    /// Grows every rank to `pages` pages, one rank after the other, and returns the longest that a
+    /// Grows every pool of every rank to `pages` pages, one after the other, and returns the longest that a
     /// driver was held. Blocks while memory is made present; copies of other pages go on.
     ///
     /// # Errors
     /// The first rank that could not, and why: it is as it was, those before it have grown.
     pub fn grow_to(&self, pages: u32) -> Result<Duration, (usize, HostError)> {
         let mut longest = Duration::ZERO;
-        for (rank, host) in self.hosts.iter().enumerate() {
-            let growth = host.grow_to(pages).map_err(|cause| (rank, cause))?;
+        for (rank, host) in &self.hosts {
+            let growth = host.grow_to(pages).map_err(|cause| (*rank, cause))?;
             longest = longest.max(growth.longest_stall);
         }
         Ok(longest)
@@ -120,7 +121,11 @@ impl<D: Device> HiCache<D> {
     /// are used after [`HiCache::take_up_l2`].
     #[must_use]
     pub fn l2_grower(&self) -> L2Grower {
-        let shards = self.shards().shards().iter();
-        L2Grower::new(shards.filter_map(|shard| shard.host().cloned()).collect())
+        let hosts = self.shards().shards().iter().enumerate();
+        let hosts = hosts.flat_map(|(rank, shard)| {
+            let hosts = shard.pools().filter_map(|pool| pool.host().cloned());
+            hosts.map(move |host| (rank, host))
+        });
+        L2Grower::new(hosts.collect())
     }
 }

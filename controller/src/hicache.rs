@@ -20,7 +20,7 @@ use crate::planner::{
     Confirm, Inserted, KvEvent, Lookup, Planner, PlannerStats, Reserve, Room, Stored,
 };
 use crate::setup::HiCacheSetup;
-use crate::shards::{LayerGates, OpReport, ShardGroup};
+use crate::shards::{LayerGates, OpReport, PoolId, ShardGroup};
 
 /// Reports kept for [`HiCache::take_reports`]; older ones are dropped.
 const REPORTS_KEPT: usize = 1 << 16;
@@ -70,13 +70,17 @@ impl<D: Device> HiCache<D> {
     /// A controller over ranks whose pools exist already: an engine's own allocations.
     ///
     /// # Errors
-    /// A setup that is refused; no rank at all, whose operations nobody would ever end.
+    /// A setup that is refused; no rank at all, whose operations nobody would ever end; ranks with
+    /// other pools, or with fewer pages, than the setup says.
     pub fn with_shards(setup: &HiCacheSetup, shards: ShardGroup<D>) -> Result<Self, Error> {
         if shards.shards().is_empty() {
             return Err(Error::Config(
                 "an engine needs one rank at least".to_owned(),
             ));
         }
+        let pools: Vec<_> = setup.pools().collect();
+        let pages = (setup.planner.pool.pages(), setup.planner.l2_pages);
+        shards.check_setup(&pools, pages)?;
         Ok(Self {
             planner: Planner::new(setup.planner.clone())?,
             shards,
@@ -287,7 +291,8 @@ impl<D: Device> HiCache<D> {
         self.shards.gates(rank, lease.loads())
     }
 
-    /// Makes `stream` of `rank` wait until `layer` of the lease's pages may be read.
+    /// Makes `stream` of `rank` wait until `layer` of the main pool may be read on the lease's
+    /// pages.
     ///
     /// # Errors
     /// As [`HiCache::gates`]; a load that failed.
@@ -298,10 +303,26 @@ impl<D: Device> HiCache<D> {
         layer: LayerId,
         stream: &D::Stream,
     ) -> Result<(), Error> {
+        self.wait_layer_of(PoolId::MAIN, lease, rank, layer, stream)
+    }
+
+    /// As [`HiCache::wait_layer`], for `layer` of `pool`: every pool has gates of its own.
+    ///
+    /// # Errors
+    /// Likewise; no such pool.
+    pub fn wait_layer_of(
+        &self,
+        pool: PoolId,
+        lease: &Lease,
+        rank: usize,
+        layer: LayerId,
+        stream: &D::Stream,
+    ) -> Result<(), Error> {
+        self.shards.pool(pool)?;
         if lease.loads().is_empty() {
             return Ok(());
         }
-        self.gates(lease, rank)?.wait_layer(layer, stream)
+        self.gates(lease, rank)?.wait_layer_of(pool, layer, stream)
     }
 
     /// Ends the step whose work was submitted to `streams`, one a rank: what it read and wrote is

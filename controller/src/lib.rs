@@ -9,14 +9,17 @@
 //! |---|---|
 //! | [`HiCache`] | the verbs of an engine's step: reserve, start_loads, gates, step_end, confirm, insert |
 //! | [`Planner`] | the decisions: prefix index, allocators, residency, policies; no device, no thread |
-//! | [`ShardGroup`] | the ranks: streams, copies, gates and fences; no policy |
+//! | [`decode`] | attention over the striped pool: a plan a step, exchange, merge |
+//! | [`ShardGroup`] | the ranks and their pools: streams, copies, gates and fences; no policy |
 //!
 //! Sizes count widened pages or tokens unless a name says rows or bytes.
 //!
 //! Under `cfg(loom)` only what loom checks is compiled: the protocol of dropped leases and the end of
-//! an operation over ranks.
+//! an operation over ranks and pools.
 #![forbid(unsafe_code)]
 
+#[cfg(not(loom))]
+pub mod decode;
 #[cfg(not(loom))]
 mod error;
 #[cfg(not(loom))]
@@ -31,12 +34,12 @@ mod metrics;
 mod order;
 #[cfg(not(loom))]
 mod page_set;
-#[cfg(not(loom))]
-mod planner;
 #[cfg(loom)]
 #[allow(dead_code, reason = "its users are not compiled")]
 #[path = "shards/tally.rs"]
-mod rank_tally;
+mod part_tally;
+#[cfg(not(loom))]
+mod planner;
 #[cfg_attr(loom, allow(dead_code, reason = "its users are not compiled"))]
 mod release_stack;
 #[cfg(not(loom))]
@@ -68,7 +71,7 @@ pub use residency::PageState;
 #[cfg(not(loom))]
 pub use setup::HiCacheSetup;
 #[cfg(not(loom))]
-pub use shards::{Copied, LayerGates, OpReport, Shard, ShardGroup};
+pub use shards::{Copied, LayerGates, OpReport, PoolId, PoolShards, Shard, ShardGroup, ShardPool};
 
 pub use striata_core as core;
 pub use striata_gpu as gpu;

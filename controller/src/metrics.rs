@@ -5,7 +5,7 @@
 //! | name | labels | unit |
 //! |---|---|---|
 //! | `striata_pages_total` | `direction` store, load; `outcome` good, failed, skipped, deferred, declined | widened pages |
-//! | `striata_bytes_total` | `direction` | bytes, all ranks of this process |
+//! | `striata_bytes_total` | `direction` | bytes, all ranks and pools of this process |
 //! | `striata_tokens_total` | `source` l1, l2 | tokens hit |
 //! | `striata_evicted_pages_total` | `tier` L1, L2; `outcome` kept, dropped | widened pages |
 //! | `striata_inserted_pages_total` | `outcome` new, duplicate | widened pages |

@@ -6,19 +6,22 @@ use std::sync::Arc;
 use striata_core::geometry::GeometryError;
 use striata_core::{EngineSettings, HostLayout, PoolGeometry, PoolKind};
 use striata_gpu::Device;
-use striata_gpu::planes::L1Planes;
+use striata_gpu::planes::{L1Planes, PlanesError};
 use striata_gpu::transfer::TransferConfig;
 use striata_host::{HostPool, HostPoolConfig, HugePages};
 
 use crate::error::Error;
 use crate::planner::PlannerConfig;
-use crate::shards::ShardGroup;
+use crate::shards::{PoolId, PoolShards, ShardGroup, check_beside};
 
 /// What a [`crate::HiCache`] is made with.
 #[derive(Clone, Debug)]
 pub struct HiCacheSetup {
     /// Decisions: pools, policies, limits.
     pub planner: PlannerConfig,
+    /// Pools beside that of the planner, which hold other rows of the same tokens (draft KV, index
+    /// keys): a page id stands for a page in each of them. See [`PoolGeometry::beside`].
+    pub side_pools: Vec<PoolGeometry>,
     /// Order of pages and layers on L2.
     pub host_layout: HostLayout,
     /// Which pages back L2.
@@ -28,12 +31,13 @@ pub struct HiCacheSetup {
 }
 
 impl HiCacheSetup {
-    /// A setup with defaults beside the planner's configuration: page-first L2, huge pages where
-    /// the machine has them.
+    /// A setup with defaults beside the planner's configuration: no side pool, page-first L2, huge
+    /// pages where the machine has them.
     #[must_use]
     pub fn new(planner: PlannerConfig) -> Self {
         Self {
             planner,
+            side_pools: Vec::new(),
             host_layout: HostLayout::default(),
             huge_pages: HugePages::Auto,
             transfer: TransferConfig::default(),
@@ -71,45 +75,49 @@ impl HiCacheSetup {
         })
     }
 
-    /// Bytes of L1 and of L2 that one rank needs.
+    /// The pools of every rank, the main one first.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = PoolGeometry> + '_ {
+        std::iter::once(self.planner.pool).chain(self.side_pools.iter().copied())
+    }
+
+    /// Bytes of L1 and of L2 that one rank needs for all its pools.
     #[must_use]
     pub fn bytes_per_rank(&self) -> (u64, u64) {
-        let page = self.planner.pool.page();
-        let l1 = self.planner.pool.rows() * u64::from(page.row_bytes()) * u64::from(page.layers());
-        (l1, u64::from(self.planner.l2_pages) * page.page_bytes())
+        let l2_pages = u64::from(self.planner.l2_pages);
+        self.pools().fold((0_u64, 0_u64), |(l1, l2), pool| {
+            let host = l2_pages.saturating_mul(pool.page().page_bytes());
+            (l1.saturating_add(pool.bytes()), l2.saturating_add(host))
+        })
     }
 
-    /// Allocates both pools of every rank.
+    /// Allocates all pools of every rank, those of the devices first: host memory takes long.
     pub(crate) fn shards<D: Device>(&self, devices: Vec<D>) -> Result<ShardGroup<D>, Error> {
-        let pool = self.planner.pool;
-        let mut planes = Vec::with_capacity(devices.len());
-        let mut hosts = Vec::with_capacity(devices.len());
-        for device in &devices {
-            planes.push(self.planes(device)?);
+        for (id, geometry) in PoolId::all().zip(self.pools()) {
+            check_beside(id, geometry, self.planner.pool)?;
         }
-        for device in &devices {
-            hosts.push(self.host_pool(device)?);
+        let mut main = planes(&devices, self.planner.pool)?;
+        let sides = self.side_pools.iter().map(|side| planes(&devices, *side));
+        let mut sides: Vec<_> = sides.collect::<Result<_, Error>>()?;
+        for pool in std::iter::once(&mut main).chain(&mut sides) {
+            let host = |device| self.host_pool(device, pool.geometry);
+            pool.hosts = devices.iter().map(host).collect::<Result<_, Error>>()?;
         }
-        ShardGroup::new(pool, devices, planes, hosts, &self.transfer)
+        ShardGroup::with_pools(devices, &main, &sides, &self.transfer)
     }
 
-    /// Allocates the L1 shard of one rank.
-    ///
-    /// # Errors
-    /// Memory that cannot be had.
-    pub fn planes<D: Device>(&self, device: &D) -> Result<Arc<L1Planes<D>>, Error> {
-        Ok(Arc::new(L1Planes::alloc(device, self.planner.pool)?))
-    }
-
-    /// Allocates the L2 shard of one rank; none if the tier is off.
+    /// Allocates the host shard of a pool on one rank; none if L2 is off.
     ///
     /// # Errors
     /// Memory that cannot be had or page-locked.
-    pub fn host_pool<D: Device>(&self, device: &D) -> Result<Option<Arc<HostPool>>, Error> {
+    pub fn host_pool<D: Device>(
+        &self,
+        device: &D,
+        geometry: PoolGeometry,
+    ) -> Result<Option<Arc<HostPool>>, Error> {
         if self.planner.l2_pages == 0 {
             return Ok(None);
         }
-        let mut config = HostPoolConfig::new(self.planner.pool.page(), self.planner.l2_pages);
+        let mut config = HostPoolConfig::new(geometry.page(), self.planner.l2_pages);
         config.max_pages = Some(self.planner.l2_limit());
         config.layout = self.host_layout;
         config.huge_pages = self.huge_pages;
@@ -117,6 +125,17 @@ impl HiCacheSetup {
         let pool = HostPool::new(&config).map_err(Arc::new)?;
         Ok(Some(Arc::new(pool)))
     }
+}
+
+/// A pool on every device, without its host side yet.
+fn planes<D: Device>(devices: &[D], geometry: PoolGeometry) -> Result<PoolShards<D>, Error> {
+    let alloc = |device| L1Planes::alloc(device, geometry).map(Arc::new);
+    let planes: Result<_, PlanesError> = devices.iter().map(alloc).collect();
+    Ok(PoolShards {
+        geometry,
+        planes: planes?,
+        hosts: Vec::new(),
+    })
 }
 
 #[cfg(test)]
@@ -135,5 +154,13 @@ mod tests {
         assert_eq!(planner.load_back_quota, Some(2));
         // 101 pages of 61 layers x 64 rows x 1152 bytes, the sink among them.
         assert_eq!(setup.bytes_per_rank(), (101 * 4_497_408, 100 * 4_497_408));
+        // A draft of one layer, whole on each of the 8 ranks: 512 rows a page.
+        let draft = planner.pool.beside(PoolKind::Replicated, 1152, 1).unwrap();
+        let setup = HiCacheSetup {
+            side_pools: vec![draft],
+            ..setup
+        };
+        let page = 4_497_408 + 512 * 1152;
+        assert_eq!(setup.bytes_per_rank(), (101 * page, 100 * page));
     }
 }

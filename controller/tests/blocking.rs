@@ -73,3 +73,14 @@ fn a_load_that_waits_for_its_start_does_not_block_another_reservation_for_ever()
     drop(lease);
     granted(cache.reserve_blocking(NAMESPACE, of_b).unwrap());
 }
+
+/// Without a rank nothing would ever end, and a blocking call would wait for ever.
+#[test]
+fn an_engine_of_no_ranks_is_refused() {
+    let stripe = Stripe::new(2, 4).unwrap();
+    let page = PageGeometry::new(4, 16, 3).unwrap();
+    let pool = PoolGeometry::owned(PoolKind::Striped, stripe, page, 4 * 4).unwrap();
+    let setup = HiCacheSetup::new(PlannerConfig::new(pool, 4));
+    let refused = HiCache::<SimDevice>::new(&setup, Vec::new()).unwrap_err();
+    assert!(refused.to_string().contains("one rank"), "{refused}");
+}

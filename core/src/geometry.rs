@@ -98,6 +98,12 @@ pub enum GeometryError {
         /// The limit.
         max: u64,
     },
+    /// A pool whose rows do not stand in the pages of a token pool.
+    #[error("a {kind:?} pool has no row for each token, so it cannot stand beside a pool of pages")]
+    NotPaged {
+        /// The refused kind.
+        kind: PoolKind,
+    },
     /// Two descriptions of the same rows disagree.
     #[error("the tiers disagree in {what}: L1 has {l1}, L2 has {l2}")]
     Mismatch {
@@ -293,6 +299,28 @@ impl PoolGeometry {
         })
     }
 
+    /// A side pool: `layers` layers of rows of `row_bytes` bytes for the same tokens (draft KV, index
+    /// keys). It has this pool's stripe and page ids; a page is P rows on a rank if `kind` is
+    /// striped, and all W rows on every rank if it is replicated.
+    ///
+    /// # Errors
+    /// A kind without a row a token; row bytes that are zero or not a multiple of 4; no layers.
+    pub fn beside(
+        self,
+        kind: PoolKind,
+        row_bytes: u32,
+        layers: u32,
+    ) -> Result<Self, GeometryError> {
+        let page_rows = match kind {
+            PoolKind::Striped => self.stripe.page_rows(),
+            // W, which the limits of a stripe keep below 2^27.
+            PoolKind::Replicated => self.stripe.page_rows() * self.stripe.dcp(),
+            PoolKind::PerRequest => return Err(GeometryError::NotPaged { kind }),
+        };
+        let page = PageGeometry::new(page_rows, row_bytes, layers)?;
+        Ok(Self { kind, page, ..self })
+    }
+
     /// What the rows are indexed by.
     #[must_use]
     pub const fn kind(self) -> PoolKind {
@@ -317,6 +345,11 @@ impl PoolGeometry {
     #[must_use]
     pub const fn usable_pages(self) -> u32 {
         self.pages - 1
+    }
+    /// Bytes of the buffer of one rank, the sink included.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        (self.pages as u64).saturating_mul(self.page.page_bytes())
     }
     /// Whether a slot may be handed out: neither in the sink nor past the end.
     #[must_use]
@@ -391,7 +424,7 @@ impl HostStrides {
 mod tests {
     use super::*;
 
-    /// Seen to fail if only the fields are read, or if offsets and sizes are not checked.
+    /// Seen to fail if a page may have any size.
     #[test]
     fn no_description_leads_to_numbers_that_overflow() {
         let error = PageGeometry::new(u32::MAX, u32::MAX - 3, u32::MAX).unwrap_err();
@@ -417,6 +450,26 @@ mod tests {
         for (rows, pages) in [(8, 0), (8, 1), (6, 2), (0, 2)] {
             assert!(read(rows, pages).is_err(), "{rows} bytes, {pages} pages");
         }
+    }
+
+    #[test]
+    fn a_side_pool_has_the_pages_of_the_pool_beside_it() {
+        let stripe = Stripe::new(8, 64).unwrap();
+        let page = PageGeometry::new(64, 1152, 61).unwrap();
+        let main = PoolGeometry::owned(PoolKind::Striped, stripe, page, 640).unwrap();
+        let side = |kind, bytes, layers| main.beside(kind, bytes, layers);
+        let draft = side(PoolKind::Replicated, 132, 2).unwrap();
+        assert_eq!((draft.pages(), draft.page().page_rows()), (11, 512));
+        assert_eq!(
+            (draft.rows(), draft.bytes()),
+            (11 * 512, 11 * 512 * 132 * 2)
+        );
+        let scales = side(PoolKind::Striped, 4, 61).unwrap();
+        assert_eq!((scales.rows(), scales.stripe()), (11 * 64, stripe));
+        let refused = |kind, bytes, layers| side(kind, bytes, layers).unwrap_err().to_string();
+        assert!(refused(PoolKind::PerRequest, 4, 1).contains("PerRequest"));
+        assert!(refused(PoolKind::Striped, 6, 1).contains("6 bytes"));
+        assert!(refused(PoolKind::Replicated, 4, 0).contains("0 layers"));
     }
 
     #[test]

@@ -476,7 +476,7 @@ mod tests {
         }
     }
 
-    /// Seen to fail if slots and positions are added up without a look at their size.
+    /// Seen to fail if slots are added up without a look at their size.
     #[test]
     fn the_largest_numbers_have_answers() {
         let most = u64::MAX;

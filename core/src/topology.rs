@@ -317,6 +317,7 @@ mod tests {
         assert!(refused(8, 1, 16).contains("16 is larger than tp 8"));
     }
 
+    /// Seen to fail if heads need not divide.
     #[test]
     fn b55_heads_divide_by_dcp_and_attention_tp() {
         let error = Topology::new(3, 1, 3).unwrap().heads(64).unwrap_err();

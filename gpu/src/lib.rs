@@ -5,6 +5,8 @@
 //! on by default) on GPUs. [`selftest`] checks either.
 #![deny(unsafe_code)]
 
+#[cfg(not(loom))]
+pub mod calibrate;
 pub mod cells;
 #[cfg(not(loom))]
 mod check;
@@ -16,14 +18,20 @@ mod counts;
     reason = "calls into the driver; see the obligations of the module"
 )]
 pub mod cuda;
+#[cfg(not(loom))]
+pub mod decode;
 pub mod device;
 mod error;
+#[cfg(not(loom))]
+pub mod exchange;
 pub mod planes;
 #[cfg(not(loom))]
 pub mod selftest;
 #[cfg(not(loom))]
 pub mod sim;
 pub mod transfer;
+#[cfg(not(loom))]
+mod user_cache;
 
 pub use cells::{CellMove, FarSide};
 pub use device::{

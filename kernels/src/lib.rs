@@ -14,12 +14,19 @@
 //! | [`table::TableParams`] | page tables of a batch on one rank | cells x 4 |
 //! | [`page_copy::PageCopyParams`] | pages between planes and mapped host memory in one launch | pages x page bytes |
 //! | [`page_copy::READ_UNIT`] | memory is read and nothing is kept, for measurements of bandwidth | all of it |
+//! | [`decode::PlanShape::build`] | the plan of a step | cells x 4, rounded to what changed |
+//! | [`decode::write::WriteShape::write`] | new rows into a plane of any format | rows x (1152 B + row bytes) |
+//! | [`decode::attend::HostAttend::run`] | attention over planes of any format | visible rows x row bytes |
+//! | [`decode::message::HostMerge::run`] | the merge of packed messages | c x rows x (o + 4 B) |
+//! | [`decode::prefix::HostPrefix::run`] | a prefix in token order | rows x (row bytes + 1152 B) |
+//! | [`values::fill`] | rows of bf16 values that follow from seeds | rows x row bytes |
 //! | [`stripe_twin::reference`] | the stripe, asked for comparison | - |
 //!
 //! [`source`] holds the CUDA text of all of them.
 #![forbid(unsafe_code)]
 
 pub mod cells;
+pub mod decode;
 pub mod lse;
 pub mod packed;
 pub mod page_copy;
@@ -31,6 +38,7 @@ pub mod source;
 pub mod spans;
 pub mod stripe_twin;
 pub mod table;
+pub mod values;
 
 pub use lse::{Base, E, EmptySentinel, LogBase, Lse, Two, Verdict};
 pub use real::Real;

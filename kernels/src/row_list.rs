@@ -54,6 +54,7 @@ fn range(row: u64, row_bytes: usize) -> Option<core::ops::Range<usize>> {
 mod tests {
     use super::*;
 
+    /// Seen to fail if only the row is looked at, and no address.
     #[test]
     fn b41_the_unit_is_the_widest_that_divides_everything() {
         let unit = |bytes, addresses: &[u64]| unit_of(bytes, addresses);

@@ -327,7 +327,7 @@ mod tests {
         (0..words).map(|_| AtomicU32::new(0)).collect()
     }
 
-    /// Seen to fail, in every one of its parts, if rows and words are counted without wrapping.
+    /// Seen to fail if rows are counted without wrapping, or words of a block.
     #[test]
     fn rows_and_words_wrap_past_32_bits() {
         for (stride, skip, row_words) in [(1, u32::MAX - 1, 3), (2, u32::MAX, 90)] {

@@ -22,7 +22,7 @@ pub struct Source {
 }
 
 /// All headers; every source may include every one.
-pub const HEADERS: [Header; 2] = [
+pub const HEADERS: [Header; 6] = [
     Header {
         name: "common.cuh",
         text: include_str!("../cuda/common.cuh"),
@@ -31,10 +31,26 @@ pub const HEADERS: [Header; 2] = [
         name: "stripe.cuh",
         text: include_str!("../cuda/stripe.cuh"),
     },
+    Header {
+        name: "decode.cuh",
+        text: include_str!("../cuda/decode.cuh"),
+    },
+    Header {
+        name: "tensor.cuh",
+        text: include_str!("../cuda/tensor.cuh"),
+    },
+    Header {
+        name: "attend_work.cuh",
+        text: include_str!("../cuda/attend_work.cuh"),
+    },
+    Header {
+        name: "attend_mma.cuh",
+        text: include_str!("../cuda/attend_mma.cuh"),
+    },
 ];
 
 /// All sources.
-pub const SOURCES: [Source; 7] = [
+pub const SOURCES: [Source; 16] = [
     Source {
         name: "rows.cu",
         text: include_str!("../cuda/rows.cu"),
@@ -83,6 +99,51 @@ pub const SOURCES: [Source; 7] = [
         text: include_str!("../cuda/read.cu"),
         kernels: &[Kernel::Read],
     },
+    Source {
+        name: "plan.cu",
+        text: include_str!("../cuda/plan.cu"),
+        kernels: &[Kernel::Plan, Kernel::Schedule],
+    },
+    Source {
+        name: "write_rows.cu",
+        text: include_str!("../cuda/write_rows.cu"),
+        kernels: &[Kernel::WriteRows],
+    },
+    Source {
+        name: "prefix.cu",
+        text: include_str!("../cuda/prefix.cu"),
+        kernels: &[Kernel::GatherPrefix],
+    },
+    Source {
+        name: "merge.cu",
+        text: include_str!("../cuda/merge.cu"),
+        kernels: &[Kernel::Merge, Kernel::Pack],
+    },
+    Source {
+        name: "attend_simt.cu",
+        text: include_str!("../cuda/attend_simt.cu"),
+        kernels: &[Kernel::AttendSimt],
+    },
+    Source {
+        name: "attend_bf16.cu",
+        text: include_str!("../cuda/attend_bf16.cu"),
+        kernels: &[Kernel::AttendBf16M16, Kernel::AttendBf16M64],
+    },
+    Source {
+        name: "attend_fp8.cu",
+        text: include_str!("../cuda/attend_fp8.cu"),
+        kernels: &[Kernel::AttendFp8M16, Kernel::AttendFp8M64],
+    },
+    Source {
+        name: "combine.cu",
+        text: include_str!("../cuda/combine.cu"),
+        kernels: &[Kernel::Combine],
+    },
+    Source {
+        name: "values.cu",
+        text: include_str!("../cuda/values.cu"),
+        kernels: &[Kernel::FillValues],
+    },
 ];
 
 /// A kernel that can be launched.
@@ -128,11 +189,37 @@ pub enum Kernel {
     PagesToHost,
     /// Reads memory and keeps nothing of it.
     Read,
+    /// Plans a step: lengths, table, destinations.
+    Plan,
+    /// Divides the work of a step.
+    Schedule,
+    /// Writes new rows.
+    WriteRows,
+    /// Rows of a prefix as bf16.
+    GatherPrefix,
+    /// Merges packed partials.
+    Merge,
+    /// Packs partials, or unpacks them.
+    Pack,
+    /// Attention in plain f32.
+    AttendSimt,
+    /// Attention over bf16 rows, up to 16 query rows a block.
+    AttendBf16M16,
+    /// The same, 64 query rows a block.
+    AttendBf16M64,
+    /// Attention over fp8 rows, up to 16 query rows a block.
+    AttendFp8M16,
+    /// The same, 64 query rows a block.
+    AttendFp8M64,
+    /// Merges the pieces of requests that were cut.
+    Combine,
+    /// Writes rows of values.
+    FillValues,
 }
 
 impl Kernel {
     /// How many kernels there are.
-    pub const COUNT: usize = Self::Read as usize + 1;
+    pub const COUNT: usize = Self::FillValues as usize + 1;
 
     /// The name of its entry point.
     #[must_use]
@@ -158,6 +245,31 @@ impl Kernel {
             Self::PagesToDevice => "striata_pages_to_device",
             Self::PagesToHost => "striata_pages_to_host",
             Self::Read => "striata_read",
+            Self::Plan => "striata_plan",
+            Self::Schedule => "striata_schedule",
+            Self::WriteRows => "striata_write_rows",
+            Self::GatherPrefix => "striata_gather_prefix",
+            Self::Merge => "striata_merge",
+            Self::Pack => "striata_pack",
+            Self::AttendSimt => "striata_attend_simt",
+            Self::AttendBf16M16 => "striata_attend_bf16_16",
+            Self::AttendBf16M64 => "striata_attend_bf16_64",
+            Self::AttendFp8M16 => "striata_attend_fp8_16",
+            Self::AttendFp8M64 => "striata_attend_fp8_64",
+            Self::Combine => "striata_combine",
+            Self::FillValues => "striata_fill_values",
+        }
+    }
+
+    /// Bytes of shared memory that a launch asks for, beside what the kernel declares.
+    #[must_use]
+    pub const fn shared_bytes(self) -> u32 {
+        match self {
+            Self::AttendBf16M16 => 193_680,
+            Self::AttendBf16M64 => 221_712,
+            Self::AttendFp8M16 => 154_256,
+            Self::AttendFp8M64 => 223_248,
+            _ => 0,
         }
     }
 
@@ -183,6 +295,15 @@ impl Kernel {
             Self::Spin => 4,
             Self::PagesToDevice | Self::PagesToHost => 5,
             Self::Read => 6,
+            Self::Plan | Self::Schedule => 7,
+            Self::WriteRows => 8,
+            Self::GatherPrefix => 9,
+            Self::Merge | Self::Pack => 10,
+            Self::AttendSimt => 11,
+            Self::AttendBf16M16 | Self::AttendBf16M64 => 12,
+            Self::AttendFp8M16 | Self::AttendFp8M64 => 13,
+            Self::Combine => 14,
+            Self::FillValues => 15,
         }
     }
 }

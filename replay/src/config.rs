@@ -267,4 +267,6 @@ pub struct ReplayConfig {
     pub faults: Option<RandomFaults>,
     /// Whether every invariant is checked after every request.
     pub paranoid: bool,
+    /// Rows of values instead of fingerprints, and attention for every n-th request.
+    pub attend: Option<u64>,
 }

@@ -7,11 +7,13 @@
 //! | [`config`], [`capacity`], [`model`] | what to replay, on what |
 //! | [`workload`] | tokens and page keys from block ids |
 //! | [`compute`] | how long a prefill computes |
+//! | `attend` | attention over what was loaded back, checked from tokens alone |
 //! | [`replay`], [`OneReplica`] | the driver, of a whole trace or request by request |
 //! | [`report`] | what was found |
 //! | [`mod@sweep`] | many replays over a grid |
 #![forbid(unsafe_code)]
 
+mod attend;
 pub mod capacity;
 pub mod compute;
 pub mod config;

@@ -132,6 +132,48 @@ pub struct ParanoidReport {
     pub lost_pages: u64,
 }
 
+/// What attention over the engine's rows gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AttendReport {
+    /// Every n-th request attends.
+    pub every: u64,
+    /// Query heads of a DCP group.
+    pub heads: u32,
+    /// Queries of a request.
+    pub queries: u32,
+    /// The kernel.
+    pub kernel: String,
+    /// Requests whose outputs were compared, a DCP group each.
+    pub requests: u64,
+    /// Outputs (a query and a head in a layer) that were compared.
+    pub outputs: u64,
+    /// Outputs that were off.
+    pub off: u64,
+    /// The largest error: relative of outputs, absolute of log-sum-exps.
+    pub worst_error: f64,
+    /// The largest error that is not off.
+    pub tolerance: f64,
+    /// The first output that was off.
+    pub first_off: Option<String>,
+}
+
+impl AttendReport {
+    /// Adds what another replica found.
+    pub fn add(&mut self, other: &Self) {
+        let (requests, outputs) = (self.requests, self.outputs);
+        let (off, worst) = (self.off, self.worst_error);
+        let first = self.first_off.take();
+        *self = Self {
+            requests: requests + other.requests,
+            outputs: outputs + other.outputs,
+            off: off + other.off,
+            worst_error: worst.max(other.worst_error),
+            first_off: first.or_else(|| other.first_off.clone()),
+            ..other.clone()
+        };
+    }
+}
+
 /// Bytes that one rank's device moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankReport {
@@ -269,6 +311,9 @@ pub struct ReplayReport {
     pub faults: Option<RandomFaultsReport>,
     /// What checking the engine after every request found.
     pub paranoid: Option<ParanoidReport>,
+    /// What attention gave, if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attend: Option<AttendReport>,
     /// Operations that failed.
     pub errors: u64,
     /// What the first of them said.

@@ -5,6 +5,7 @@
 //! test runs, and the reference cache that it is compared with.
 #![forbid(unsafe_code)]
 
+pub mod decode;
 pub mod mla;
 pub mod model;
 pub mod planned;

@@ -12,12 +12,23 @@ use striata::gpu::transfer::{Submission, TransferConfig, TransferError};
 use striata::gpu::{Device, GpuError};
 use striata::host::{HostPool, HostPoolConfig, HugePages};
 use striata::kernels::rows::{PageSeed, RowParams, RowSpan, VerifyLog, read_log};
-use striata::{Error, HiCache, HiCacheSetup, Lease, PlannerConfig, ShardGroup};
+use striata::{Error, HiCache, HiCacheSetup, Lease, PlannerConfig, PoolId, PoolShards, ShardGroup};
 
 use crate::model::Content;
 
 /// Rows that a log can name.
 const RECORDS: usize = 64;
+
+/// A pool beside the main one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Striped, or whole on every rank.
+    pub kind: PoolKind,
+    /// Words of a row.
+    pub row_words: u32,
+    /// Layers.
+    pub layers: u32,
+}
 
 /// Sizes of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +47,25 @@ pub struct Sizes {
     pub l2_pages: u32,
     /// Most pieces of a copy call.
     pub call_pieces: usize,
+    /// Side pools.
+    pub sides: [Option<Side>; 2],
 }
 
-/// Words of a row.
+impl Sizes {
+    /// All pools, the main one first.
+    fn pools(self) -> Vec<(PoolId, Side)> {
+        let main = Side {
+            kind: PoolKind::Striped,
+            row_words: ROW_WORDS,
+            layers: self.layers,
+        };
+        let ids = std::iter::once(PoolId::MAIN).chain((0..).map(PoolId::side));
+        let sides = self.sides.into_iter().flatten();
+        ids.zip(std::iter::once(main).chain(sides)).collect()
+    }
+}
+
+/// Words of a row of the main pool.
 const ROW_WORDS: u32 = 2;
 
 /// An engine, its scheduler, and a compute stream a rank.
@@ -56,6 +83,12 @@ pub struct Stepped {
 #[derive(Debug)]
 pub struct Forward {
     ranks: Vec<(SimMemory, SimEvent)>,
+}
+
+/// Rows of one pool that a forward compares, and those that it writes.
+struct Spans {
+    read: Arc<[RowSpan]>,
+    write: Arc<[RowSpan]>,
 }
 
 /// The namespace of a root.
@@ -88,14 +121,24 @@ impl Stepped {
             .iter()
             .map(|d| d.stream("compute").expect("a stream"));
         let streams = streams.collect();
-        let planes = devices.iter().map(|device| {
-            let planes = L1Planes::alloc(device, pool).expect("planes");
-            Arc::new(planes)
-        });
-        let planes = planes.collect();
-        let hosts = devices.iter().map(|_| host_pool(page, sizes.l2_pages));
-        let hosts = hosts.collect();
+        let sides = sizes.sides.into_iter().flatten();
+        let sides = sides.map(|side| pool.beside(side.kind, 4 * side.row_words, side.layers));
+        let side_pools: Vec<_> = sides.collect::<Result<_, _>>().expect("side pools");
+        let on_ranks = |geometry: PoolGeometry| PoolShards {
+            geometry,
+            planes: devices
+                .iter()
+                .map(|device| Arc::new(L1Planes::alloc(device, geometry).expect("planes")))
+                .collect(),
+            hosts: devices
+                .iter()
+                .map(|_| host_pool(geometry.page(), sizes.l2_pages))
+                .collect(),
+        };
+        let main = on_ranks(pool);
+        let sides: Vec<_> = side_pools.iter().copied().map(on_ranks).collect();
         let setup = HiCacheSetup {
+            side_pools,
             transfer: TransferConfig {
                 submission: Submission::Manual,
                 call_pieces: sizes.call_pieces,
@@ -103,7 +146,7 @@ impl Stepped {
             },
             ..HiCacheSetup::new(planner)
         };
-        let shards = ShardGroup::new(pool, devices, planes, hosts, &setup.transfer);
+        let shards = ShardGroup::with_pools(devices, &main, &sides, &setup.transfer);
         let cache = HiCache::with_shards(&setup, shards.expect("ranks"));
         Self {
             scheduler,
@@ -128,6 +171,15 @@ impl Stepped {
         self.cache.shards().shard(rank).expect("a rank").device()
     }
 
+    /// The compute stream of a rank.
+    ///
+    /// # Panics
+    /// No such rank.
+    #[must_use]
+    pub fn stream(&self, rank: usize) -> &SimStream {
+        &self.streams[rank]
+    }
+
     /// Ranks of the replica.
     #[must_use]
     pub const fn ranks(&self) -> usize {
@@ -149,8 +201,8 @@ impl Stepped {
         self.cache.step_end(&self.streams).map(|_| ())
     }
 
-    /// Enqueues a forward: each layer on each rank waits for its gate, compares the first `known`
-    /// pages of the lease with `contents`, and writes the others.
+    /// Enqueues a forward: each layer of each pool on each rank waits for its gate, compares the
+    /// first `known` pages of the lease with `contents`, and writes the others.
     ///
     /// # Errors
     /// Loads that were not started; a load that failed; a device that fails.
@@ -160,20 +212,30 @@ impl Stepped {
         contents: &[Content],
         known: usize,
     ) -> Result<Forward, Error> {
-        let spans = |pages: std::ops::Range<usize>| -> Arc<[RowSpan]> {
-            let at = pages
-                .clone()
-                .map(|at| self.span(at, lease.pages()[at], contents[at]));
-            at.collect()
+        let spans = |pool: (PoolId, Side)| -> Spans {
+            let of = |pages: std::ops::Range<usize>| {
+                let at = pages.clone();
+                at.map(|at| self.span(pool, at, lease.pages()[at], contents[at]))
+                    .collect()
+            };
+            Spans {
+                read: of(0..known),
+                write: of(known..lease.pages().len()),
+            }
         };
-        let (read, write) = (spans(0..known), spans(known..lease.pages().len()));
+        let pools = self.sizes.pools();
+        let pools: Vec<_> = pools.into_iter().map(|pool| (pool, spans(pool))).collect();
+        let most = pools.iter().map(|((_, side), _)| side.layers).max();
         let mut ranks = Vec::with_capacity(self.ranks());
         for rank in 0..self.ranks() {
             let device = self.device(rank);
             let log = device.alloc(4 * VerifyLog::words(RECORDS) as u64)?;
             device.write(&log, 0, &[0; 4])?;
-            for layer in 0..self.sizes.layers {
-                self.layer(lease, rank, layer, &read, &write, &log)?;
+            for layer in 0..most.unwrap_or(0) {
+                let having = pools.iter().filter(|((_, side), _)| layer < side.layers);
+                for (pool, spans) in having {
+                    self.layer(lease, rank, *pool, layer, spans, &log)?;
+                }
             }
             let end = device.event()?;
             device.record(&end, &self.streams[rank])?;
@@ -186,22 +248,29 @@ impl Stepped {
         &self,
         lease: &Lease,
         rank: usize,
+        (pool, side): (PoolId, Side),
         layer: u32,
-        read: &Arc<[RowSpan]>,
-        write: &Arc<[RowSpan]>,
+        spans: &Spans,
         log: &SimMemory,
     ) -> Result<(), Error> {
         let (shard, stream) = (self.cache.shards().shard(rank)?, &self.streams[rank]);
         let id = LayerId::new(layer);
-        self.cache.wait_layer(lease, rank, id, stream)?;
-        let (plane, base) = shard.planes().plane(id).expect("a layer of the pool");
+        self.cache.wait_layer_of(pool, lease, rank, id, stream)?;
+        let planes = shard.pool(pool).expect("a pool of the rank").planes();
+        let (plane, base) = planes.plane(id).expect("a layer of the pool");
+        let rank = match side.kind {
+            // The same bytes on every rank.
+            PoolKind::Replicated => u32::MAX,
+            _ => u32::try_from(rank).expect("few ranks"),
+        };
         let params = RowParams {
-            row_words: ROW_WORDS,
+            row_words: side.row_words,
             layer,
-            rank: u32::try_from(rank).expect("few ranks"),
+            rank,
             stride: 1,
         };
         let device = shard.device();
+        let Spans { read, write } = spans;
         if !read.is_empty() {
             device.verify_rows(stream, plane, base, params, read, log)?;
         }
@@ -211,12 +280,24 @@ impl Stepped {
         Ok(())
     }
 
-    fn span(&self, at: usize, page: L1Page, content: Content) -> RowSpan {
-        let stripe = self.cache.stripe();
+    /// The rows of a page on a rank: P, or all W where every rank has every token.
+    fn span(
+        &self,
+        (pool, side): (PoolId, Side),
+        at: usize,
+        page: L1Page,
+        content: Content,
+    ) -> RowSpan {
+        let (stripe, w) = (self.cache.stripe(), self.page_tokens());
+        let rows = match side.kind {
+            PoolKind::Replicated => w,
+            _ => u64::from(stripe.page_rows()),
+        };
+        let namespace = if pool == PoolId::MAIN { 1 } else { 2 };
         RowSpan {
-            seed: PageSeed::new(1, content, at as u64 * stripe.widened_page()),
-            first_row: stripe.page_row_range(page).start,
-            rows: stripe.page_rows(),
+            seed: PageSeed::new(namespace, content, at as u64 * w),
+            first_row: u64::from(page.get()) * rows,
+            rows: u32::try_from(rows).expect("a small page"),
             skip: 0,
         }
     }
@@ -260,10 +341,11 @@ impl Stepped {
             self.step_end()?;
             match self.cache.drain() {
                 // A fault has struck meanwhile that holds something.
-                Err(Error::Transfer {
-                    source: TransferError::Device(GpuError::Deadlock { .. }),
-                    ..
-                }) => continue,
+                Err(Error::Transfer { source, .. })
+                    if matches!(*source, TransferError::Device(GpuError::Deadlock { .. })) =>
+                {
+                    continue;
+                }
                 drained => drained?,
             }
             self.scheduler.run()?;

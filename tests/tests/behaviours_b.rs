@@ -372,6 +372,7 @@ fn b20_bytes_are_named_by_their_place_and_content_is_not() {
     assert_eq!(state.compare(&elsewhere), Match::Miss);
 }
 
+/// Seen to fail if a page that is there in part counts as copied.
 #[test]
 fn b39_a_transfer_resumes_at_a_page_of_each_pool() {
     let plan = store(PoolKind::Striped, stripe(8, 64), 0..8);
@@ -389,6 +390,7 @@ fn b39_a_transfer_resumes_at_a_page_of_each_pool() {
     assert!(plan.resume_at(u64::MAX).is_empty());
 }
 
+/// Seen to fail if layers are not compared.
 #[test]
 fn b42_tiers_of_different_rows_are_refused_with_both_numbers() {
     let l1 = PageGeometry::new(64, RowFormat::Fp8Tile.row_bytes(), 61).unwrap();

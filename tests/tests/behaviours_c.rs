@@ -151,6 +151,8 @@ fn b24_l1_lifetime_of_store_sources() {
 }
 
 /// 24, the other half: pages of a live page table are never handed out.
+///
+/// Seen to fail if eviction does not look at locks.
 #[test]
 fn b24_pages_of_a_live_table_stay() {
     let mut rig = Planned::new(8, 8);

@@ -133,6 +133,9 @@ fn pairs(pages: std::ops::Range<u32>) -> Vec<PagePair> {
 
 /// 34: Every rank's copies are late by 0 to 50 ms at random, and the scheduler runs them at random
 /// moments: 10,000 steps of an engine, none of which makes a copy of any rank run.
+///
+/// Seen to fail if the poll waits for the copies of each rank, or if the last rank but one
+/// acknowledges for all.
 #[test]
 fn b34_rank_hang_no_step_waits_for_the_copy_of_another_rank() {
     let mut state = 34_u64;
@@ -205,6 +208,8 @@ fn b34_rank_hang_no_step_waits_for_the_copy_of_another_rank() {
 }
 
 /// 34: One rank hangs: the others end everything, and what all must have ended is said of nothing.
+///
+/// Seen to fail if the last rank but one acknowledges for all.
 #[test]
 fn b34_rank_hang_a_rank_that_hangs_keeps_no_other_rank_back() {
     let mut replica = Replica::new(1);
@@ -231,6 +236,8 @@ fn b34_rank_hang_a_rank_that_hangs_keeps_no_other_rank_back() {
 
 /// 35: Rank 2 does not take the tenth page: on no rank is more than nine pages stored or loaded.
 /// Every rank and every page of the failure gives one outcome for all.
+///
+/// Seen to fail if the outcome is that of the rank which ends last.
 #[test]
 fn b35_rank_consensus_the_failure_of_one_rank_is_the_outcome_of_all() {
     for rank in 0..RANKS as usize {
@@ -290,6 +297,9 @@ fn serve(engine: &mut Stepped, path: &[u8], known: usize) -> (u64, u64) {
 /// 35, decided once for all ranks: rank 2 does not take the tenth page of a store. No rank keeps it:
 /// L2 has nine pages, the lookup gives nine, their bytes come back on every rank, and the room of
 /// the others is free again.
+///
+/// Seen to fail if the outcome is that of the rank which ends last, if pages that a store did not
+/// bring count as copies, or if their room on L2 is not given back.
 #[test]
 fn b35_rank_consensus_no_rank_keeps_the_page_that_one_refused() {
     for refusing in 0..RANKS as usize {
@@ -300,6 +310,7 @@ fn b35_rank_consensus_no_rank_keeps_the_page_that_one_refused() {
             layers: 3,
             l1_pages: 16,
             l2_pages: 16,
+            sides: [None; 2],
             call_pieces: 512,
         };
         let mut engine = Stepped::new(35, sizes, |_| {});
@@ -337,6 +348,8 @@ fn b35_rank_consensus_no_rank_keeps_the_page_that_one_refused() {
 
 /// 26: A load that is cancelled after k units of submission on every rank is acknowledged once, when
 /// its copies have ended everywhere; so is one that a rank had submitted to its end.
+///
+/// Seen to fail if a job counts as ended while its last group runs.
 #[test]
 fn b26_abort_quarantine_a_cancelled_load_is_acknowledged_when_its_copies_have_ended() {
     for units in 0..6 {

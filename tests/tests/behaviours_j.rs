@@ -114,6 +114,8 @@ fn b38_load_targets_are_the_table() {
 
 /// 49: A host copy whose page is also on L1 is the first to go when L2 is short: no backup is
 /// refused for ever, and a page on neither tier is a miss.
+///
+/// Seen to fail if an acknowledged store keeps its pins.
 #[test]
 fn b49_l2_smaller_than_l1() {
     let mut rig = Planned::with(8, 4, |config| config.duplicates_first = true);

@@ -152,6 +152,9 @@ fn load_job(op: u64, pages: Range<u32>) -> LoadJob<SimDevice> {
 }
 
 /// 53: Of a load of 61 layers no more is in flight than the window or two groups.
+///
+/// Seen to fail if the window has room for everything, or if a load goes in one group of all
+/// layers.
 #[test]
 fn b53_perf_order_no_more_than_the_window_is_in_flight() {
     let burst = Burst::new(1, &SMALL);
@@ -175,6 +178,9 @@ fn b53_perf_order_no_more_than_the_window_is_in_flight() {
 
 /// 53: A copy of one page that comes right after the burst, and that somebody waits for, has ended
 /// within the window, long before the burst.
+///
+/// Seen to fail if the window has room for everything, or if a load that somebody waits for is not
+/// preferred.
 #[test]
 fn b53_perf_order_a_small_copy_right_after_a_burst_ends_within_the_window() {
     for seed in 0..5 {
@@ -209,6 +215,9 @@ fn b53_perf_order_a_small_copy_right_after_a_burst_ends_within_the_window() {
 }
 
 /// 53: Layer 0 is seen ready before layer 60 is copied, or even submitted.
+///
+/// Seen to fail if the window has room for everything, or if a load goes in one group of all
+/// layers.
 #[test]
 fn b53_perf_order_layer_0_is_ready_before_layer_60_is_copied() {
     let burst = Burst::new(7, &SMALL);
@@ -230,6 +239,10 @@ fn b53_perf_order_layer_0_is_ready_before_layer_60_is_copied() {
 /// A copy of 4 KiB right after it, on a stream of its own, ends within 1 ms; layer 0 is ready then,
 /// and most of the load not even submitted; a load that was queued last is seen at the next poll,
 /// while one before it waits for its fence and the burst is not over.
+///
+/// Seen to fail if the window has room for everything, if a load goes in one group of all layers,
+/// if a load that somebody waits for is not preferred, or if loads behind one whose fence is open
+/// wait with it.
 #[test]
 fn b53_perf_order_of_a_load_of_1_gib() {
     let burst = Burst::new(53, &FULL);

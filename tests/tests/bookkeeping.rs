@@ -20,6 +20,7 @@ fn resident_bytes() -> u64 {
         * 4096
 }
 
+/// Seen to fail if the keys of a released lease are kept.
 #[test]
 fn b32_bookkeeping_is_flat_over_a_million_cycles() {
     let mut rig = Planned::new(64 * OUTSTANDING as u64, 0);

@@ -161,6 +161,7 @@ impl OffloadOptions {
             fault: None,
             faults: None,
             paranoid: false,
+            attend: None,
         }
     }
 }

@@ -123,6 +123,12 @@ impl<'a, D: Device> Bench<'a, D> {
         let options = self.options;
         let mut report = self.blank();
         report.notices.extend(why);
+        if self.devices.iter().any(|device| !device.maps_host()) {
+            report.notices.push(format!(
+                "kernels of this device do not reach host memory: \"{}\" copies in batched calls",
+                System::CopyKernel
+            ));
+        }
         // Everything that can be refused is, before time is spent.
         let mut parts = Vec::new();
         for slice in &options.slices {

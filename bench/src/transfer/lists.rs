@@ -96,7 +96,7 @@ mod tests {
         pages
     }
 
-    // Seen to fail if the swap takes its partner from all numbers instead of those left.
+    // Seen to fail if a number that was drawn stays among those that are left.
     #[test]
     fn drawn_pages_are_different_inside_their_tier_and_not_in_order() {
         let mut lists = Lists::new(7);

@@ -151,8 +151,7 @@ mod tests {
         }
     }
 
-    // Seen to fail if `checked_load` and `checked_store` do not write over their targets first, and
-    // if `checked_store` does not write over the pages that it loads into.
+    // Seen to fail if `checked_load` does not write over its targets first.
     #[test]
     fn copies_that_move_nothing_are_found() {
         let options = options();

@@ -78,6 +78,17 @@ pub(crate) struct ReplayArgs {
     /// Check every invariant of the engine after every request, and in the end that no page is lost
     #[arg(long, help_heading = "Bytes")]
     paranoid: bool,
+    /// Write rows of values and attend to them in every N-th request, across ranks; outputs are
+    /// checked against float64 attention worked out from the tokens alone. Needs --full-rows
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        default_missing_value = "8",
+        value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = "Bytes"
+    )]
+    attend: Option<u64>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -113,7 +124,7 @@ impl ReplayArgs {
             },
             verify: match self.verify {
                 Some(verify) => verify,
-                None if metadata => VerifyPolicy::None,
+                None if metadata || self.attend.is_some() => VerifyPolicy::None,
                 None => VerifyPolicy::All,
             },
             outputs: self.workload.outputs,
@@ -121,6 +132,7 @@ impl ReplayArgs {
             fault: self.fault,
             faults: self.faults,
             paranoid: self.paranoid,
+            attend: self.attend,
         })
     }
 }

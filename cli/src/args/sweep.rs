@@ -164,6 +164,7 @@ impl SweepArgs {
             fault: None,
             faults: None,
             paranoid: false,
+            attend: None,
         })
     }
 }

@@ -49,6 +49,13 @@ fn verdict(report: &ReplayReport) -> u8 {
             report.mismatches
         ));
     }
+    if let Some(attend) = report.attend.as_ref().filter(|attend| attend.off > 0) {
+        let first = attend.first_off.as_deref().unwrap_or_default();
+        fail(&format!(
+            "{} of {} attention outputs are off; the first: {first}",
+            attend.off, attend.outputs
+        ));
+    }
     match &report.fault {
         Some(fault) if fault.corrupted_rows == 0 => fail(&format!(
             "{} did not happen: {} pages were loaded back",

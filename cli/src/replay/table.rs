@@ -199,6 +199,18 @@ fn checks(report: &ReplayReport) -> Table {
         );
         row(&format!("faults {}:{}", faults.seed, faults.rate), told);
     }
+    if let Some(attend) = &report.attend {
+        let told = format!(
+            "{} outputs of {} requests, {} off; the largest error is {:.1e} of {:.0e} allowed",
+            count(attend.outputs),
+            count(attend.requests),
+            count(attend.off),
+            attend.worst_error,
+            attend.tolerance
+        );
+        let name = format!("attention, {} heads, {}", attend.heads, attend.kernel);
+        row(&name, told);
+    }
     if let Some(paranoid) = &report.paranoid {
         let told = format!(
             "checked {} times, {} broken; {} pages lost",

@@ -98,6 +98,7 @@ fn a_second_request_hits_whole_pages_and_computes_one_token_at_least() {
     );
 }
 
+/// Seen to fail if an acknowledged store keeps its pins.
 #[test]
 fn b50_lost_hit_pages_evicted_from_l1_are_hit_on_l2_and_loaded_back() {
     let mut planner = planner(6, 16);
@@ -316,6 +317,14 @@ fn calls_with_wrong_arguments_name_them() {
     let ns = namespace();
     assert!(error(planner.reserve(ns, &[], 0)).contains("0 tokens"));
     assert!(error(planner.reserve(ns, &keys(1, 1), 2 * W)).contains("1 page keys"));
+    for max_leases in [0, u32::MAX] {
+        let config = PlannerConfig {
+            max_leases,
+            ..planner.config().clone()
+        };
+        let refused = Planner::new(config).unwrap_err().to_string();
+        assert!(refused.contains(&max_leases.to_string()), "{refused}");
+    }
     let lease = reserve(&mut planner, &keys(1, 2), 2 * W);
     assert!(error(planner.reserve(ns, &keys(1, 2), 2 * W)).contains("1 leases"));
     let over = planner.insert(&lease, 3 * W, true).unwrap_err().to_string();

@@ -4,9 +4,12 @@
 //!
 //! | file | checks |
 //! |---|---|
-//! | `serving` | requests of c = 1, 2 and 8 ranks on one device, pushed to L2 and loaded back |
+//! | `serving` | requests of c = 1, 2 and 8 ranks on one device, pushed to L2 and loaded back; of several pools |
+//! | `decode` | attention of c ranks against f64, exchanges, faults, a captured step |
 //! | `lifetime` | pages under copies, stores behind kernels, cancelled loads, refusals |
 
+mod decode;
+mod decode_rig;
 mod lifetime;
 mod rig;
 mod serving;
@@ -22,6 +25,7 @@ pub fn checks<D: Subject>() -> Vec<Check<D>> {
     let mut checks = selftest::checks::<D>();
     checks.extend(serving::checks());
     checks.extend(lifetime::checks());
+    checks.extend(decode::checks());
     checks
 }
 
@@ -43,6 +47,7 @@ mod tests {
         let device = SimDevice::new(SimConfig::new(0));
         let mut checks = serving::checks();
         checks.extend(lifetime::checks());
+        checks.extend(decode::checks());
         for outcome in selftest::run(&device, checks, |_| ()) {
             assert!(!outcome.is_failure(), "{outcome:?}");
         }

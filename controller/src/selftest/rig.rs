@@ -12,12 +12,15 @@ use striata_gpu::selftest::{Checked, Failure};
 use striata_kernels::rows::{PageSeed, RowParams, RowSpan, VerifyLog, read_log};
 
 use super::ensure;
-use crate::{Confirm, HiCache, HiCacheSetup, Lease, PlannerConfig, Prefix, Reserve};
+use crate::{Confirm, HiCache, HiCacheSetup, Lease, PlannerConfig, PoolId, Prefix, Reserve};
 
 /// P of every rig.
 const PAGE_ROWS: u32 = 16;
 const ROW_BYTES: u32 = 1152;
 const LAYERS: u32 = 6;
+/// Rows and layers of a side pool: index keys and their scales.
+const SIDE_ROW_BYTES: u32 = 132;
+const SIDE_LAYERS: u32 = 2;
 /// Records of a log.
 const RECORDS: usize = 4;
 /// After this, something waits for ever.
@@ -58,8 +61,21 @@ pub(super) fn setup(sizes: Sizes) -> Result<HiCacheSetup, Failure> {
 
 impl<D: Device> Rig<D> {
     pub(super) fn new(device: &D, sizes: Sizes) -> Result<Self, Failure> {
+        Self::with_setup(device, sizes, &setup(sizes)?)
+    }
+
+    /// A rig with a pool beside the striped one, whole on every rank.
+    pub(super) fn with_side_pool(device: &D, sizes: Sizes) -> Result<Self, Failure> {
+        let mut setup = setup(sizes)?;
+        let pool = setup.planner.pool;
+        let side = pool.beside(PoolKind::Replicated, SIDE_ROW_BYTES, SIDE_LAYERS)?;
+        setup.side_pools.push(side);
+        Self::with_setup(device, sizes, &setup)
+    }
+
+    fn with_setup(device: &D, sizes: Sizes, setup: &HiCacheSetup) -> Result<Self, Failure> {
         let devices = (0..sizes.dcp).map(|_| device.clone()).collect();
-        let cache = HiCache::new(&setup(sizes)?, devices)?;
+        let cache = HiCache::new(setup, devices)?;
         let words = VerifyLog::words(RECORDS);
         let (mut streams, mut logs) = (Vec::new(), Vec::new());
         for rank in 0..sizes.dcp {
@@ -113,52 +129,44 @@ impl<D: Device> Rig<D> {
         Ok(())
     }
 
-    /// Submits every layer on every rank: verifies the pages that were hit, behind their gates, and
-    /// writes the others.
+    /// Submits every layer of every pool on every rank: verifies the pages that were hit, behind
+    /// their gates, and writes the others.
     pub(super) fn forward(&self, lease: &Lease, keys: &[PageKey]) -> Checked {
-        let stripe = self.cache.stripe();
-        let hits = usize::try_from(stripe.whole_pages(lease.hit_tokens()))?;
-        let spans: Vec<RowSpan> = lease
-            .pages()
-            .iter()
-            .zip(keys)
-            .map(|(page, key)| span(stripe, *page, *key))
-            .collect();
-        let (hit, computed) = spans.split_at(hits.min(spans.len()));
-        let (hit, computed): (Arc<[_]>, Arc<[_]>) = (hit.into(), computed.into());
-        for rank in 0..self.streams.len() {
-            for layer in (0..LAYERS).map(LayerId::new) {
-                let stream = &self.streams[rank];
-                self.cache.wait_layer(lease, rank, layer, stream)?;
-                self.verify(rank, layer, &hit)?;
-                self.fill(rank, layer, &computed)?;
+        let hits = self.cache.stripe().whole_pages(lease.hit_tokens());
+        let hits = usize::try_from(hits)?;
+        for (id, geometry) in self.cache.shards().pools() {
+            let pool = (id, geometry);
+            let pages = lease.pages().iter().zip(keys);
+            let spans: Vec<_> = pages.map(|(page, key)| span(pool, *page, *key)).collect();
+            let (hit, computed) = spans.split_at(hits.min(spans.len()));
+            let (hit, computed): (Arc<[_]>, Arc<[_]>) = (hit.into(), computed.into());
+            for rank in 0..self.streams.len() {
+                for layer in (0..geometry.page().layers()).map(LayerId::new) {
+                    let stream = &self.streams[rank];
+                    self.cache.wait_layer_of(id, lease, rank, layer, stream)?;
+                    self.layer(rank, pool, layer, [&hit, &computed])?;
+                }
             }
         }
         Ok(())
     }
 
-    fn verify(&self, rank: usize, layer: LayerId, spans: &Arc<[RowSpan]>) -> Checked {
+    fn layer(
+        &self,
+        rank: usize,
+        (id, geometry): (PoolId, PoolGeometry),
+        layer: LayerId,
+        [hit, computed]: [&Arc<[RowSpan]>; 2],
+    ) -> Checked {
         let shard = self.cache.shards().shard(rank)?;
-        let Some((plane, base)) = shard.planes().plane(layer) else {
-            return ensure(false, format_args!("layer {layer} has no plane"));
+        let plane = shard.pool(id).and_then(|pool| pool.planes().plane(layer));
+        let Some((plane, base)) = plane else {
+            return ensure(false, format_args!("layer {layer} of {id} has no plane"));
         };
-        let (params, log) = (params(layer, shard.dcp_rank()), &self.logs[rank]);
-        let stream = &self.streams[rank];
-        Ok(shard
-            .device()
-            .verify_rows(stream, plane, base, params, spans, log)?)
-    }
-
-    fn fill(&self, rank: usize, layer: LayerId, spans: &Arc<[RowSpan]>) -> Checked {
-        let shard = self.cache.shards().shard(rank)?;
-        let Some((plane, base)) = shard.planes().plane(layer) else {
-            return ensure(false, format_args!("layer {layer} has no plane"));
-        };
-        let params = params(layer, shard.dcp_rank());
-        let stream = &self.streams[rank];
-        Ok(shard
-            .device()
-            .fill_rows(stream, plane, base, params, spans)?)
+        let (device, stream, log) = (shard.device(), &self.streams[rank], &self.logs[rank]);
+        let params = params(geometry, layer, shard.dcp_rank());
+        device.verify_rows(stream, plane, base, params, hit, log)?;
+        Ok(device.fill_rows(stream, plane, base, params, computed)?)
     }
 
     /// Ends the step of a lease and publishes its pages.
@@ -275,21 +283,26 @@ impl<D: Device> Rig<D> {
     }
 }
 
-fn params(layer: LayerId, rank: Rank) -> RowParams {
+fn params(pool: PoolGeometry, layer: LayerId, rank: Rank) -> RowParams {
     RowParams {
-        row_words: ROW_BYTES / 4,
+        row_words: pool.page().row_bytes() / 4,
         layer: layer.get(),
-        rank: rank.get(),
+        rank: match pool.kind() {
+            PoolKind::Striped | PoolKind::PerRequest => rank.get(),
+            // The same rows on every rank.
+            PoolKind::Replicated => u32::MAX,
+        },
         stride: 1,
     }
 }
 
-/// The rows of a whole page, the same on every rank.
-fn span(stripe: Stripe, page: L1Page, key: PageKey) -> RowSpan {
+/// The rows of a whole page, at the same place on every rank.
+fn span((id, pool): (PoolId, PoolGeometry), page: L1Page, key: PageKey) -> RowSpan {
+    let rows = pool.page().page_rows();
     RowSpan {
-        seed: PageSeed::new(7, key.get(), 0),
-        first_row: stripe.page_row_range(page).start,
-        rows: stripe.page_rows(),
+        seed: PageSeed::new(7 + id.index() as u64, key.get(), 0),
+        first_row: u64::from(page.get()) * u64::from(rows),
+        rows,
         skip: 0,
     }
 }

@@ -18,17 +18,22 @@ pub(super) fn checks<D: Device>() -> Vec<Check<D>> {
         Check::new(
             "hicache.c1",
             "conversations over both tiers, one rank, decisions as on the simulated device",
-            |device| conversations(device, 1),
+            |device| conversations(device, 1, Rig::new, Rig::new),
         ),
         Check::new(
             "hicache.c2",
             "the same striped over 2 ranks on this device",
-            |device| conversations(device, 2),
+            |device| conversations(device, 2, Rig::new, Rig::new),
         ),
         Check::new(
             "hicache.c8",
             "the same striped over 8 ranks on this device",
-            |device| conversations(device, 8),
+            |device| conversations(device, 8, Rig::new, Rig::new),
+        ),
+        Check::new(
+            "hicache.side_pools",
+            "the same striped over 4 ranks, with a pool of other rows that every rank has whole",
+            |device| conversations(device, 4, Rig::with_side_pool, Rig::with_side_pool),
         ),
         Check::new(
             "hicache.overlapping",
@@ -52,9 +57,12 @@ fn turns() -> impl Iterator<Item = (u32, u32)> {
     (1..=TURNS).flat_map(|turn| (1..=TALKS).map(move |talk| (talk, turn)))
 }
 
+/// Makes a rig on a device.
+type Make<D> = fn(&D, Sizes) -> Result<Rig<D>, Failure>;
+
 /// Serves all turns one after the other, with no copy in flight between them.
-fn serve_all<D: Device>(device: &D, dcp: u32) -> Result<Vec<Served>, Failure> {
-    let mut rig = Rig::new(device, sizes(dcp))?;
+fn serve_all<D: Device>(device: &D, dcp: u32, make: Make<D>) -> Result<Vec<Served>, Failure> {
+    let mut rig = make(device, sizes(dcp))?;
     let mut served = Vec::new();
     for (talk, turn) in turns() {
         let prompt = rig.prompt(talk, turn);
@@ -64,8 +72,14 @@ fn serve_all<D: Device>(device: &D, dcp: u32) -> Result<Vec<Served>, Failure> {
     Ok(served)
 }
 
-fn conversations<D: Device>(device: &D, dcp: u32) -> Checked {
-    let served = serve_all(device, dcp)?;
+/// The same on a device and on the simulated one.
+fn conversations<D: Device>(
+    device: &D,
+    dcp: u32,
+    make: Make<D>,
+    model: Make<SimDevice>,
+) -> Checked {
+    let served = serve_all(device, dcp, make)?;
     let pages: u64 = served.iter().map(|served| served.l2).sum();
     ensure(
         pages > 20,
@@ -78,7 +92,7 @@ fn conversations<D: Device>(device: &D, dcp: u32) -> Checked {
             format_args!("turn {turn} of conversation {talk} hit {hit} pages: {served:?}"),
         )?;
     }
-    let model = serve_all(&SimDevice::new(SimConfig::new(0)), dcp)?;
+    let model = serve_all(&SimDevice::new(SimConfig::new(0)), dcp, model)?;
     ensure(
         served == model,
         format_args!("the simulated device served {model:?}, this one {served:?}"),

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The public copy call of HiCache's shape: two slot lists of the widened space.
+//! The public copy calls: two slot lists of the widened space, as HiCache has it, a list of pages,
+//! or the plan of one pool.
 
 use striata_core::plan::{CopyDirection, CopyPlan};
 use striata_core::{OpId, PagePair, Slot};
 use striata_gpu::{Device, Direction};
 
 use super::ShardGroup;
+use super::pool::PoolId;
 use crate::error::Error;
 
 /// What a copy call moved.
@@ -13,16 +15,18 @@ use crate::error::Error;
 pub struct Copied {
     /// Whole widened pages.
     pub pages: usize,
-    /// Bytes on each rank.
+    /// Bytes on each rank, in all pools that were copied.
     pub bytes_per_rank: u64,
 }
 
 impl<D: Device> ShardGroup<D> {
-    /// Copies between the slots of both tiers, pairwise, and returns when the bytes are there.
+    /// Copies between the slots of both tiers, pairwise, in every pool, and returns when the bytes
+    /// are there.
     ///
-    /// Both lists hold whole widened pages of the same length; each rank keeps the indices that it
-    /// owns and copies rows floor(i / c), without a collective. The pages must be the caller's:
-    /// nothing checks them against the prefix index.
+    /// Both lists hold whole widened pages of the same length. In a striped pool each rank keeps
+    /// the indices that it owns and copies rows floor(i / c), in a replicated one every rank copies
+    /// every row; without a collective. The pages must be the caller's: nothing checks them against
+    /// the prefix index.
     ///
     /// # Errors
     /// Lists that differ in length, are not whole widened pages, pair different owners, leave a
@@ -55,6 +59,27 @@ impl<D: Device> ShardGroup<D> {
         direction: CopyDirection,
         pages: &[PagePair],
     ) -> Result<Copied, Error> {
+        let pools: Vec<_> = self.pools().map(|(pool, _)| pool).collect();
+        self.copy_in(&pools, direction, pages)
+    }
+
+    /// Carries out a plan in the one pool that it was made for.
+    ///
+    /// # Errors
+    /// No such pool; a plan for another kind or stripe; pages outside the pool, the sink, or a
+    /// destination named twice. Nothing has moved then.
+    pub fn copy_plan(&self, pool: PoolId, plan: &CopyPlan) -> Result<Copied, Error> {
+        let geometry = self.pool(pool)?;
+        plan.check_for(geometry.kind(), geometry.stripe())?;
+        self.copy_in(&[pool], plan.direction(), plan.pages())
+    }
+
+    fn copy_in(
+        &self,
+        pools: &[PoolId],
+        direction: CopyDirection,
+        pages: &[PagePair],
+    ) -> Result<Copied, Error> {
         CopyPlan::from_pages(
             self.pool.kind(),
             self.stripe(),
@@ -70,16 +95,23 @@ impl<D: Device> ShardGroup<D> {
             CopyDirection::HostToDevice => Direction::HostToDevice,
             CopyDirection::DeviceToHost => Direction::DeviceToHost,
         };
-        for (rank, shard) in self.shards.iter().enumerate() {
-            shard
-                .engine
-                .copy_pages(direction, OpId::default(), pages)
-                .map_err(|source| Error::Transfer { rank, source })?;
+        let mut page_bytes = 0;
+        for &pool in pools {
+            page_bytes += self.pool(pool)?.page().page_bytes();
         }
-        let bytes_per_rank = pages.len() as u64 * self.pool.page().page_bytes();
+        for (rank, shard) in self.shards.iter().enumerate() {
+            for part in shard.pools().filter(|part| pools.contains(&part.id())) {
+                let copied = part.engine.copy_pages(direction, OpId::default(), pages);
+                copied.map_err(|source| Error::Transfer {
+                    rank,
+                    pool: part.id(),
+                    source: Box::new(source),
+                })?;
+            }
+        }
         Ok(Copied {
             pages: pages.len(),
-            bytes_per_rank,
+            bytes_per_rank: pages.len() as u64 * page_bytes,
         })
     }
 }

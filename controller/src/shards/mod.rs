@@ -5,126 +5,44 @@
 mod copy;
 mod fences;
 mod gates;
+mod pool;
+mod report;
 mod tally;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use striata_core::{FenceId, OpId, PoolGeometry, Rank, Stripe};
+use striata_core::{FenceId, OpId, PagePair, PoolGeometry, Stripe};
+use striata_gpu::Device;
 use striata_gpu::planes::L1Planes;
 use striata_gpu::transfer::{
-    Completion, GateError, LoadGate, LoadJob, StoreJob, TransferConfig, TransferEngine,
-    TransferStats,
+    Completion, GateError, LoadGate, LoadJob, StoreJob, TransferConfig, TransferError,
 };
-use striata_gpu::{Device, DeviceTime, Direction};
 use striata_host::HostPool;
 
-use crate::error::Error;
+use crate::error::{Error, place};
 use crate::order::{Ack, Order, OrderKind};
 use fences::Fences;
-use tally::RankTally;
+use report::Pending;
 
 pub use copy::Copied;
 pub use gates::LayerGates;
-
-/// One rank: its device, its pools and the engine that copies between them.
-#[derive(Debug)]
-pub struct Shard<D: Device> {
-    dcp_rank: Rank,
-    device: D,
-    planes: Arc<L1Planes<D>>,
-    host: Option<Arc<HostPool>>,
-    engine: TransferEngine<D>,
-}
-
-impl<D: Device> Shard<D> {
-    /// The rank inside its DCP group.
-    #[must_use]
-    pub const fn dcp_rank(&self) -> Rank {
-        self.dcp_rank
-    }
-    /// The device.
-    #[must_use]
-    pub const fn device(&self) -> &D {
-        &self.device
-    }
-    /// The L1 shard.
-    #[must_use]
-    pub const fn planes(&self) -> &Arc<L1Planes<D>> {
-        &self.planes
-    }
-    /// The L2 shard, if the tier is on.
-    #[must_use]
-    pub const fn host(&self) -> Option<&Arc<HostPool>> {
-        self.host.as_ref()
-    }
-    /// What was copied so far.
-    #[must_use]
-    pub fn transfer_stats(&self) -> TransferStats {
-        self.engine.stats()
-    }
-}
-
-/// How an operation went, over all ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpReport {
-    /// The operation.
-    pub op: OpId,
-    /// Which way.
-    pub direction: Direction,
-    /// Pages asked for.
-    pub pages: usize,
-    /// Leading pages that arrived on every rank.
-    pub good_pages: u32,
-    /// Bytes that each rank copied.
-    pub bytes_per_rank: u64,
-    /// When the first rank was given the order.
-    pub issued: DeviceTime,
-    /// When the slowest rank had its first group of layers; loads only.
-    pub first_layer: Option<DeviceTime>,
-    /// When the slowest rank had everything.
-    pub finished: DeviceTime,
-    /// Why it did not bring every page: the first rank that failed, and what it said.
-    pub cause: Option<Arc<str>>,
-}
-
-impl OpReport {
-    /// The report of an operation of which nothing has failed yet.
-    fn new(op: OpId, kind: OrderKind, pages: usize, issued: DeviceTime) -> Self {
-        Self {
-            op,
-            direction: match kind {
-                OrderKind::Store => Direction::DeviceToHost,
-                OrderKind::Load | OrderKind::Cancel => Direction::HostToDevice,
-            },
-            pages,
-            good_pages: u32::try_from(pages).unwrap_or(u32::MAX),
-            bytes_per_rank: 0,
-            issued,
-            first_layer: None,
-            finished: issued,
-            cause: None,
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Pending {
-    tally: RankTally,
-    report: OpReport,
-}
+pub(crate) use pool::check_beside;
+pub use pool::{PoolId, PoolShards, Shard, ShardPool};
+pub use report::OpReport;
 
 /// All ranks of a replica that live in this process.
 #[derive(Debug)]
 pub struct ShardGroup<D: Device> {
     pool: PoolGeometry,
+    sides: Vec<PoolGeometry>,
     shards: Vec<Shard<D>>,
     fences: Fences<D>,
     /// Orders whose fence is not recorded yet.
     held: VecDeque<Order>,
     /// Orders that ended without a copy.
     ended: Vec<Ack>,
-    /// By rank; none where the load was refused.
+    /// By rank, and by pool on each; none where the load was refused.
     gates: BTreeMap<OpId, Vec<Option<Arc<LoadGate<D>>>>>,
     pending: BTreeMap<OpId, Pending>,
     completions: Vec<Completion>,
@@ -133,11 +51,10 @@ pub struct ShardGroup<D: Device> {
 }
 
 impl<D: Device> ShardGroup<D> {
-    /// Ranks over given pools. Rank i of the replica has DCP rank i mod c, as the topology says.
+    /// Ranks over one given pool. Rank i of the replica has DCP rank i mod c, as the topology says.
     ///
     /// # Errors
-    /// Lists of different length, pools of another geometry, a thread or stream that cannot be
-    /// had.
+    /// As [`ShardGroup::with_pools`].
     pub fn new(
         pool: PoolGeometry,
         devices: Vec<D>,
@@ -145,48 +62,44 @@ impl<D: Device> ShardGroup<D> {
         hosts: Vec<Option<Arc<HostPool>>>,
         config: &TransferConfig,
     ) -> Result<Self, Error> {
-        let ranks = devices.len();
-        let count = |what, given| {
-            (given == ranks)
-                .then_some(())
-                .ok_or(Error::RankCount { what, given, ranks })
+        let main = PoolShards {
+            geometry: pool,
+            planes,
+            hosts,
         };
-        count("L1 pools", planes.len())?;
-        count("L2 pools", hosts.len())?;
-        let dcp_ranks = pool
-            .stripe()
-            .ranks()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .cycle();
-        let mut shards = Vec::with_capacity(ranks);
-        for ((device, planes), (host, dcp_rank)) in devices
-            .into_iter()
-            .zip(planes)
-            .zip(hosts.into_iter().zip(dcp_ranks))
-        {
-            let rank = shards.len();
-            let engine = TransferEngine::new(
-                device.clone(),
-                Arc::clone(&planes),
-                host.clone(),
-                TransferConfig {
-                    rank: dcp_rank,
-                    ..*config
-                },
-            )
-            .map_err(|source| Error::Transfer { rank, source })?;
-            shards.push(Shard {
-                dcp_rank,
-                device,
-                planes,
-                host,
-                engine,
-            });
+        Self::with_pools(devices, &main, &[], config)
+    }
+
+    /// As [`ShardGroup::new`] with side pools, whose pages come and go with those of `main`. All
+    /// pools of a rank together have in flight what `config` says.
+    ///
+    /// # Errors
+    /// A kind that is not built; another stripe or fewer pages than the main pool; planes of
+    /// another geometry, host pages of other rows; not one of each for every rank; a thread or
+    /// stream that cannot be had.
+    pub fn with_pools(
+        devices: Vec<D>,
+        main: &PoolShards<D>,
+        sides: &[PoolShards<D>],
+        config: &TransferConfig,
+    ) -> Result<Self, Error> {
+        let pool = main.geometry;
+        let all = || std::iter::once(main).chain(sides);
+        for (id, part) in PoolId::all().zip(all()) {
+            part.check(id, pool, devices.len())?;
         }
+        let dcp_ranks = pool.stripe().ranks().collect::<Vec<_>>();
+        let shards = devices
+            .into_iter()
+            .zip(dcp_ranks.into_iter().cycle())
+            .enumerate()
+            .map(|(rank, (device, dcp_rank))| {
+                Shard::start(rank, dcp_rank, device, (main, sides), config)
+            });
         Ok(Self {
             pool,
-            shards,
+            sides: sides.iter().map(|side| side.geometry).collect(),
+            shards: shards.collect::<Result<_, _>>()?,
             fences: Fences::default(),
             held: VecDeque::new(),
             ended: Vec::new(),
@@ -195,6 +108,76 @@ impl<D: Device> ShardGroup<D> {
             completions: Vec::new(),
             fault: None,
         })
+    }
+
+    /// The pools of every rank, the main one first.
+    pub fn pools(&self) -> impl Iterator<Item = (PoolId, PoolGeometry)> + '_ {
+        let all = std::iter::once(self.pool).chain(self.sides.iter().copied());
+        PoolId::all().zip(all)
+    }
+
+    /// One pool.
+    ///
+    /// # Errors
+    /// No such pool.
+    pub fn pool(&self, pool: PoolId) -> Result<PoolGeometry, Error> {
+        let sides = self.sides.len();
+        let found = self.pools().find(|(id, _)| *id == pool);
+        found
+            .map(|(_, geometry)| geometry)
+            .ok_or(Error::NoSuchPool { pool, sides })
+    }
+
+    /// Pages of L2 that every rank has in every pool.
+    fn l2_pages(&self) -> u32 {
+        let pages = self.pools().map(|(pool, _)| self.l2_pages_of(pool));
+        pages.min().unwrap_or(0)
+    }
+
+    /// Pages of L2 that every rank has in one pool.
+    fn l2_pages_of(&self, pool: PoolId) -> u32 {
+        let host = |shard: &Shard<D>| shard.pool(pool).and_then(|pool| pool.host().cloned());
+        let pages = self.shards.iter().map(host);
+        let pages = pages.map(|host| host.map_or(0, |host| host.pages()));
+        pages.min().unwrap_or(0)
+    }
+
+    /// Checks that every pool is what the planner's side describes, and has a page on both tiers
+    /// for each id that the planner may name. `expected` begins with the main pool.
+    pub(crate) fn check_setup(
+        &self,
+        expected: &[PoolGeometry],
+        (l1_pages, l2_pages): (u32, u32),
+    ) -> Result<(), Error> {
+        let shape = |pool: PoolGeometry| (pool.kind(), pool.stripe(), pool.page());
+        let given: Vec<_> = self.pools().collect();
+        for (index, pool) in (0..given.len().max(expected.len())).zip(PoolId::all()) {
+            let given = given.get(index).map(|(_, given)| *given);
+            let expected = expected.get(index).copied();
+            if given.map(shape) != expected.map(shape) {
+                return Err(Error::PoolSetup {
+                    pool,
+                    given,
+                    expected,
+                });
+            }
+        }
+        let l1 = given
+            .iter()
+            .map(|(pool, given)| (*pool, given.pages(), "L1", l1_pages));
+        let l2 = given
+            .iter()
+            .map(|(pool, _)| (*pool, self.l2_pages_of(*pool), "L2", l2_pages));
+        let mut short = l1.chain(l2).filter(|(_, given, _, needed)| given < needed);
+        match short.next() {
+            Some((pool, given, tier, needed)) => Err(Error::PoolPages {
+                pool,
+                tier,
+                given,
+                needed,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// The ranks, in order.
@@ -207,12 +190,6 @@ impl<D: Device> ShardGroup<D> {
     #[must_use]
     pub const fn stripe(&self) -> Stripe {
         self.pool.stripe()
-    }
-
-    /// Pages of L2 that every rank has.
-    fn l2_pages(&self) -> u32 {
-        let hosts = self.shards.iter().filter_map(Shard::host);
-        hosts.map(|host| host.pages()).min().unwrap_or(0)
     }
 
     /// One rank.
@@ -243,44 +220,33 @@ impl<D: Device> ShardGroup<D> {
             return Ok(());
         }
         let mut gates = Vec::new();
-        let (op, pages): (_, Arc<[_]>) = (order.op, order.pages.into());
+        let (op, pages): (_, Arc<[_]>) = (order.op, order.pages.as_slice().into());
         let issued = self.shards.iter().map(|s| s.device.now()).min();
-        let mut report = OpReport::new(op, order.kind, pages.len(), issued.unwrap_or_default());
-        let mut tally = RankTally::new(self.shards.len(), pages.len());
+        let parts = (self.shards.len(), 1 + self.sides.len());
+        let what = (op, order.kind);
+        let mut pending = Pending::new(what, pages.len(), issued.unwrap_or_default(), parts);
         let (mut none_took, mut submitted) = (false, Ok(()));
         for (rank, shard) in self.shards.iter().enumerate() {
             let after = order.after.and_then(|fence| self.fences.event(fence, rank));
-            let pages = Arc::clone(&pages);
-            let taken = match order.kind {
-                OrderKind::Store => {
-                    let urgent = order.urgent;
-                    let job = StoreJob {
-                        op,
-                        pages,
-                        after,
-                        urgent,
-                    };
-                    let stored = shard.engine.store(job);
-                    stored.map(|()| None)
+            for pool in shard.pools() {
+                let taken = pool.take(&order, &pages, after.clone());
+                if taken.is_err() {
+                    // It ends here for this pool of the rank, with nothing.
+                    none_took = pending.tally.ended(0).is_some();
                 }
-                OrderKind::Load | OrderKind::Cancel => {
-                    let loaded = shard.engine.load(LoadJob { op, pages, after });
-                    loaded.map(Some)
-                }
-            };
-            if taken.is_err() {
-                // It ends here for this rank, with nothing.
-                none_took = tally.ended(0).is_some();
+                let taken = taken.map_err(|source| Error::Transfer {
+                    rank,
+                    pool: pool.id(),
+                    source: Box::new(source),
+                });
+                gates.push(taken.as_ref().ok().cloned().flatten());
+                submitted = submitted.and(taken.map(|_| ()));
             }
-            let taken = taken.map_err(|source| Error::Transfer { rank, source });
-            gates.push(taken.as_ref().ok().cloned().flatten());
-            submitted = submitted.and(taken.map(|_| ()));
         }
         // What a rank refuses ends like any operation, once the ranks that took it are through.
         if let Err(error) = &submitted {
-            report.good_pages = 0;
             let cause = format!("operation {op}: {error}");
-            report.cause = Some(cause.as_str().into());
+            pending.failed(&cause);
             self.fault.get_or_insert(cause);
         }
         if order.kind == OrderKind::Load {
@@ -290,7 +256,7 @@ impl<D: Device> ShardGroup<D> {
             self.ended.push(Ack { op, good_pages: 0 });
             self.gates.remove(&op);
         } else {
-            self.pending.insert(op, Pending { tally, report });
+            self.pending.insert(op, pending);
         }
         submitted
     }
@@ -309,8 +275,8 @@ impl<D: Device> ShardGroup<D> {
             self.ended.push(Ack { op, good_pages: 0 });
             return;
         }
-        for shard in &self.shards {
-            shard.engine.cancel(op);
+        for pool in self.shards.iter().flat_map(Shard::pools) {
+            pool.engine.cancel(op);
         }
     }
 
@@ -347,7 +313,7 @@ impl<D: Device> ShardGroup<D> {
         done
     }
 
-    /// Collects what has ended on all ranks. Never blocks.
+    /// Collects what has ended on all ranks in all pools. Never blocks.
     ///
     /// # Errors
     /// A rank whose engine is broken.
@@ -355,31 +321,28 @@ impl<D: Device> ShardGroup<D> {
         acks.append(&mut self.ended);
         let (first_ack, first_report) = (acks.len(), reports.len());
         for (rank, shard) in self.shards.iter().enumerate() {
-            self.completions.clear();
-            shard.engine.poll(&mut self.completions);
-            for done in &self.completions {
-                let Some(pending) = self.pending.get_mut(&done.op) else {
-                    continue;
-                };
-                merge(&mut pending.report, done);
-                if let Some(error) = &done.error {
-                    let cause = format!("operation {} on rank {rank}: {error}", done.op);
-                    pending
-                        .report
-                        .cause
-                        .get_or_insert_with(|| cause.as_str().into());
-                    self.fault.get_or_insert(cause);
+            for pool in shard.pools() {
+                self.completions.clear();
+                pool.engine.poll(&mut self.completions);
+                for done in &self.completions {
+                    let op = done.op;
+                    let Some(pending) = self.pending.get_mut(&op) else {
+                        continue;
+                    };
+                    if let Some(error) = &done.error {
+                        let place = place(rank, pool.id());
+                        let cause = format!("operation {op} on {place}: {error}");
+                        pending.failed(&cause);
+                        self.fault.get_or_insert(cause);
+                    }
+                    let Some(good_pages) = pending.ended(rank, pool.id(), done) else {
+                        continue;
+                    };
+                    acks.push(Ack { op, good_pages });
+                    let pending = self.pending.remove(&op);
+                    reports.extend(pending.map(|pending| pending.into_report(good_pages)));
+                    self.gates.remove(&op);
                 }
-                let Some(good_pages) = pending.tally.ended(done.good_pages) else {
-                    continue;
-                };
-                let op = done.op;
-                acks.push(Ack { op, good_pages });
-                reports.extend(self.pending.remove(&op).map(|pending| OpReport {
-                    good_pages,
-                    ..pending.report
-                }));
-                self.gates.remove(&op);
             }
         }
         // In the order of planning, whichever rank was the last.
@@ -390,9 +353,10 @@ impl<D: Device> ShardGroup<D> {
     }
 
     /// Where no thread submits ([`striata_gpu::transfer::Submission::Manual`]): does one unit of
-    /// submission on every rank that has one. False if none had.
+    /// submission in every pool of every rank that has one. False if none had.
     pub fn pump(&self) -> bool {
-        let pumped = self.shards.iter().map(|shard| shard.engine.pump());
+        let pools = self.shards.iter().flat_map(Shard::pools);
+        let pumped = pools.map(|pool| pool.engine.pump());
         pumped.fold(false, |any, one| any | one)
     }
 
@@ -403,8 +367,14 @@ impl<D: Device> ShardGroup<D> {
     pub fn drain(&self) -> Result<(), Error> {
         let mut done = Ok(());
         for (rank, shard) in self.shards.iter().enumerate() {
-            let drained = shard.engine.drain();
-            done = done.and(drained.map_err(|source| Error::Transfer { rank, source }));
+            for pool in shard.pools() {
+                let drained = pool.engine.drain();
+                done = done.and(drained.map_err(|source| Error::Transfer {
+                    rank,
+                    pool: pool.id(),
+                    source: Box::new(source),
+                }));
+            }
         }
         done
     }
@@ -418,11 +388,12 @@ impl<D: Device> ShardGroup<D> {
         if self.held.iter().any(|order| order.op == op) {
             return Err(Error::NotStarted { op });
         }
-        for (rank, gate) in self.gates.get(&op).into_iter().flatten().enumerate() {
-            let Some(gate) = gate else { continue };
-            match gate.synchronize() {
-                Ok(_) | Err(GateError::Failed { .. }) => {}
-                Err(source) => return Err(Error::Gate { rank, source }),
+        for rank in 0..self.shards.len() {
+            for (pool, gate) in self.gates_of(op, rank) {
+                match gate.synchronize() {
+                    Ok(_) | Err(GateError::Failed { .. }) => {}
+                    Err(source) => return Err(Error::Gate { rank, pool, source }),
+                }
             }
         }
         Ok(())
@@ -432,10 +403,10 @@ impl<D: Device> ShardGroup<D> {
     #[must_use]
     pub fn poisoned(&self) -> Option<String> {
         self.shards.iter().enumerate().find_map(|(rank, shard)| {
-            shard
-                .engine
-                .poisoned()
-                .map(|cause| format!("rank {rank}: {cause}"))
+            shard.pools().find_map(|pool| {
+                let cause = pool.engine.poisoned()?;
+                Some(format!("{}: {cause}", place(rank, pool.id())))
+            })
         })
     }
 
@@ -446,9 +417,25 @@ impl<D: Device> ShardGroup<D> {
     }
 }
 
-/// Adds a rank's completion to the operation's report: the slowest rank counts.
-fn merge(report: &mut OpReport, done: &Completion) {
-    report.bytes_per_rank = report.bytes_per_rank.max(done.bytes);
-    report.first_layer = report.first_layer.max(done.first_layer);
-    report.finished = report.finished.max(done.finished);
+impl<D: Device> ShardPool<D> {
+    /// Hands an order to the engine; a load gives its gate.
+    fn take(
+        &self,
+        order: &Order,
+        pages: &Arc<[PagePair]>,
+        after: Option<D::Event>,
+    ) -> Result<Option<Arc<LoadGate<D>>>, TransferError> {
+        let (op, pages) = (order.op, Arc::clone(pages));
+        if order.kind == OrderKind::Store {
+            let urgent = order.urgent;
+            let job = StoreJob {
+                op,
+                pages,
+                after,
+                urgent,
+            };
+            return self.engine.store(job).map(|()| None);
+        }
+        self.engine.load(LoadJob { op, pages, after }).map(Some)
+    }
 }

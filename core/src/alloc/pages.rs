@@ -283,6 +283,7 @@ mod tests {
         assert!(pool.free(&[L1Page::new(0)]).is_err());
     }
 
+    /// Seen to fail if free pages are taken back once more.
     #[test]
     fn b29_double_free_names_the_page_and_changes_nothing() {
         let mut pool = PageAllocator::<L2>::new(8, 0);
@@ -303,6 +304,7 @@ mod tests {
         assert!(!pool.is_free(got[0]));
     }
 
+    /// Seen to fail if one page of each list is not taken back.
     #[test]
     fn b32_a_million_cycles_keep_the_bookkeeping_where_it_was() {
         let mut pool = PageAllocator::<L2>::new(8192, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a configuration is refused.
 
-use super::CommBackend;
+use super::{AttentionBackend, CommBackend};
 use crate::geometry::GeometryError;
 use crate::models::ModelError;
 use crate::stripe::StripeError;
@@ -27,8 +27,10 @@ pub enum Feature {
     PrefillDecode,
     /// Tiers for KDA states.
     RecurrentState,
-    /// One-sided exchange between ranks.
+    /// One-sided exchange between ranks over a fabric.
     FiA2a,
+    /// One-sided exchange between ranks.
+    Peer,
 }
 
 impl core::fmt::Display for Feature {
@@ -43,6 +45,7 @@ impl core::fmt::Display for Feature {
             Self::PrefillDecode => "prefill-decode disaggregation (disaggregation_mode)",
             Self::RecurrentState => "recurrent state tiers (tier_recurrent_state)",
             Self::FiA2a => "one-sided exchange (dcp_comm_backend fi_a2a)",
+            Self::Peer => "one-sided exchange (dcp_comm_backend peer)",
         })
     }
 }
@@ -105,6 +108,25 @@ pub enum ConfigError {
     ReplicateQuery {
         /// The exchange.
         backend: CommBackend,
+    },
+    /// An exchange that the ranks have no means for.
+    #[error("dcp_comm_backend {backend} cannot be used here: {reason}")]
+    Exchange {
+        /// The exchange.
+        backend: CommBackend,
+        /// What is missing.
+        reason: &'static str,
+    },
+    /// Ranks that have no means for any exchange.
+    #[error("no exchange is there for the ranks of a dcp group: they are not in one process")]
+    NoExchange,
+    /// An attention backend without a kernel here.
+    #[error("attention_backend {backend} is refused: {reason}")]
+    Attention {
+        /// The backend.
+        backend: AttentionBackend,
+        /// Why.
+        reason: &'static str,
     },
     /// Two settings that exclude each other.
     #[error("{first} and {second} exclude each other: {reason}")]

@@ -5,13 +5,15 @@
 //! turns it into [`EngineSettings`], whose values fit together. A value that is set is honoured
 //! or refused, never replaced; a value that is not set is resolved here and nowhere else.
 
+mod decode;
 mod error;
 mod names;
 mod size;
 mod validate;
 
+pub use decode::{AttentionKernel, DecodeSettings, ExchangeMeans};
 pub use error::{ConfigError, Feature};
-pub use names::{CommBackend, IoBackend, MemLayout, PolicyName, WritePolicy};
+pub use names::{AttentionBackend, CommBackend, IoBackend, MemLayout, PolicyName, WritePolicy};
 pub use size::Capacity;
 pub use validate::{EngineSettings, L2Size};
 
@@ -73,6 +75,12 @@ pub struct EngineConfig {
     /// Whether every rank projects the queries of its whole group; by model if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dcp_replicate_q_proj: Option<bool>,
+    /// What attends in decode steps; the fastest of our kernels if absent.
+    #[serde(
+        alias = "decode_attention_backend",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub attention_backend: Option<AttentionBackend>,
     /// Whether KDA states are tiered too; they stay with the engine otherwise.
     pub tier_recurrent_state: bool,
     /// Storage behind the host tier.
@@ -115,6 +123,7 @@ impl Default for EngineConfig {
             hit_full_length: false,
             dcp_comm_backend: None,
             dcp_replicate_q_proj: None,
+            attention_backend: None,
             tier_recurrent_state: false,
             hicache_storage_backend: None,
             enable_lmcache: false,

@@ -117,7 +117,45 @@ names! {
         AgRs = "ag_rs",
         /// One packed all-to-all.
         A2a = "a2a",
-        /// One-sided stores into the peers.
+        /// One-sided stores into the peers over a fabric, by its SGLang name.
         FiA2a = "fi_a2a",
+        /// One-sided stores into the peers.
+        Peer = "peer",
+        /// Streams of one process that read each other's buffers.
+        Stream = "stream",
+        /// Host memory.
+        Sim = "sim",
+    }
+}
+
+names! {
+    /// What attends in decode steps: names of ours, and of other engines for what ours do too.
+    AttentionBackend, "attention backend" {
+        /// The fastest of our kernels for the device and the shape.
+        Striata = "striata",
+        /// Our kernel of plain arithmetic.
+        Simt = "simt",
+        /// Our kernel for matrix units.
+        Mma = "mma",
+        /// FlashAttention 3.
+        Fa3 = "fa3",
+        /// FlashMLA.
+        FlashMla = "flashmla",
+        /// FlashInfer.
+        FlashInfer = "flashinfer",
+        /// The MLA kernel in CuTe DSL.
+        CuteDslMla = "cutedsl_mla",
+        /// The MLA kernel of TensorRT-LLM.
+        TrtllmMla = "trtllm_mla",
+        /// TokenSpeed's MLA kernel, for fp8 rows.
+        TokenspeedMla = "tokenspeed_mla",
+        /// Kernels in Triton.
+        Triton = "triton",
+        /// Kernels of Ascend NPUs.
+        Ascend = "ascend",
+        /// Kernels of AMD GPUs.
+        Aiter = "aiter",
+        /// PyTorch's own attention.
+        TorchNative = "torch_native",
     }
 }

@@ -69,6 +69,7 @@ fn syntax_and_unknown_names_are_one_line() {
     }
 }
 
+/// Seen to fail if features that are asked for and not built are passed over.
 #[test]
 fn b55_features_that_are_not_there_are_refused_by_name() {
     let some = || Some("x".to_owned());
@@ -111,6 +112,7 @@ fn b55_features_that_are_not_there_are_refused_by_name() {
     }
 }
 
+/// Seen to fail if c need only divide tp.
 #[test]
 fn b55_topologies_are_checked_at_start() {
     for (tp, dp, c, accepted) in [

@@ -2,8 +2,8 @@
 //! Checks of a configuration, and what comes of it.
 
 use super::{
-    Capacity, CommBackend, ConfigError, EngineConfig, Feature, IoBackend, MemLayout, PolicyName,
-    WritePolicy,
+    Capacity, CommBackend, ConfigError, EngineConfig, ExchangeMeans, Feature, IoBackend, MemLayout,
+    PolicyName, WritePolicy,
 };
 use crate::geometry::{HostLayout, PageGeometry};
 use crate::models::Model;
@@ -16,8 +16,6 @@ const MAX_TP: u32 = 4096;
 const MAX_HOST: f64 = 1e6;
 /// Longest namespace, in bytes.
 const MAX_NAMESPACE: usize = 4096;
-/// The preset whose model override changes what an unset exchange means.
-const REPLICATES_QUERIES: &str = "kimi-k3";
 
 /// How large the host tier is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -118,7 +116,10 @@ impl EngineConfig {
         }
         let heads = topology.heads(model.heads())?;
         let page = model.page_geometry(self.page_size)?;
-        let (comm_backend, replicate_q_proj) = self.exchange()?;
+        let (comm_backend, replicate_q_proj) = self.exchange(ExchangeMeans::UNKNOWN)?;
+        if let Some(backend) = self.attention_backend {
+            backend.kernel(model.row_format()?)?;
+        }
         let (host_layout, io_backend) = self.host_io()?;
         let settings = EngineSettings {
             l2: self.l2_size()?,
@@ -200,32 +201,6 @@ impl EngineConfig {
         match wanted.into_iter().find(|(wanted, _)| *wanted) {
             Some((_, feature)) => Err(not_built(feature)),
             None => Ok(()),
-        }
-    }
-
-    /// The exchange and whether queries are replicated.
-    fn exchange(&self) -> Result<(CommBackend, bool), ConfigError> {
-        let striped = self.dcp_size > 1;
-        let replicates = self.model.preset.as_deref() == Some(REPLICATES_QUERIES);
-        let needs_dcp = |what: String| Err(ConfigError::NeedsDcp { what });
-        if let Some(backend @ (CommBackend::A2a | CommBackend::FiA2a)) = self.dcp_comm_backend
-            && !striped
-        {
-            return needs_dcp(format!("dcp_comm_backend {backend}"));
-        }
-        if self.dcp_replicate_q_proj == Some(true) && !striped {
-            return needs_dcp("dcp_replicate_q_proj".to_owned());
-        }
-        let backend = self.dcp_comm_backend.unwrap_or(if replicates && striped {
-            CommBackend::A2a
-        } else {
-            CommBackend::AgRs
-        });
-        match (backend, self.dcp_replicate_q_proj) {
-            (CommBackend::FiA2a, _) => Err(not_built(Feature::FiA2a)),
-            (CommBackend::AgRs, Some(true)) => Err(ConfigError::ReplicateQuery { backend }),
-            (CommBackend::AgRs, _) => Ok((backend, false)),
-            (CommBackend::A2a, set) => Ok((backend, set.unwrap_or(replicates))),
         }
     }
 

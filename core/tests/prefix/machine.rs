@@ -470,6 +470,7 @@ fn unpin(pins: &mut std::collections::BTreeMap<u32, u32>, page: u32) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
+    /// Seen to fail if an insert keeps its claim on the duplicates.
     #[test]
     fn b28_random_calls_agree_with_a_flat_model(
         policy in proptest::sample::select(&POLICY_NAMES[..]),

@@ -54,7 +54,7 @@ impl PageKernel {
         let page = planes.geometry().page();
         page.check_same(host.geometry())
             .map_err(|error| refused(error.to_string()))?;
-        if !host.report().pinned || !device.shared().maps_host_memory {
+        if !host.report().pinned || !device.shared().maps_host {
             return Err(GpuError::NotPinned);
         }
         check_pages(planes, host, pairs, direction)?;
@@ -120,7 +120,7 @@ impl PageKernel {
         };
         stream.submit(&kept, || {
             let mut planes = self.first_plane.at(self.first_offset);
-            // Registered memory has one address for host and device (`maps_host_memory`).
+            // Registered memory has one address for host and device (`maps_host`).
             let mut host = self.host.address() as u64;
             let (mut pairs, mut params) = (self.pairs.at(0), self.params);
             let mut list = [

@@ -2,24 +2,21 @@
 //! The cache of compiled kernels on disk.
 //!
 //! A file is named by everything that the binary depends on and begins with a hash of the binary,
-//! so that a torn file is a miss. It is written aside and renamed, so that processes that race each
-//! see nothing or a whole file. Folder and files are private to the user: who can write them can
-//! run code on the device.
+//! so that a torn file is a miss. Folder and files are the user's alone (`UserCache`): who can write
+//! them can run code on the device.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 
 use striata_kernels::source::{HEADERS, Source};
 
 use super::nvrtc::{Compiled, OPTIONS};
+use crate::user_cache::UserCache;
 
 /// Raised when the layout of files changes.
 const FORMAT: &[u8] = b"striata cubin 1";
 const HASH_BYTES: usize = blake3::OUT_LEN;
-const OTHERS_MAY_WRITE: u32 = 0o022;
 
 /// What a binary depends on beside its source.
 #[derive(Clone, Copy, Debug)]
@@ -58,50 +55,19 @@ pub(super) fn key(source: &Source, tools: Toolchain<'_>) -> String {
     )
 }
 
-/// A folder of binaries.
+/// The cached binaries of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cache(PathBuf);
+pub(super) struct Cache(UserCache);
 
 impl Cache {
     /// The user's cache, if there is a place for it that is the user's alone.
     pub(super) fn of_user() -> Option<Self> {
-        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let folder = match set("STRIATA_CACHE_DIR") {
-            Some(folder) => PathBuf::from(folder),
-            None => match set("XDG_CACHE_HOME") {
-                Some(base) => Path::new(&base).join("striata"),
-                None => Path::new(&set("HOME")?).join(".cache").join("striata"),
-            },
-        };
-        match Self::at(folder.clone()) {
-            Ok(cache) => Some(cache),
-            Err(error) => {
-                tracing::warn!(folder = %folder.display(), %error, "no kernel cache");
-                None
-            }
-        }
-    }
-
-    fn at(folder: PathBuf) -> io::Result<Self> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)?;
-        let found = fs::metadata(&folder)?;
-        let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-        // The owner of this entry is the user that the process runs as.
-        if found.uid() != fs::metadata("/proc/self")?.uid() {
-            return refused("the folder belongs to another user");
-        }
-        if found.mode() & OTHERS_MAY_WRITE != 0 {
-            return refused("others may write to the folder: chmod go-w it");
-        }
-        Ok(Self(folder))
+        UserCache::of_user("kernels").map(Self)
     }
 
     /// The binary of `key`, if it is there and whole.
     pub(super) fn read(&self, key: &str) -> Option<Vec<u8>> {
-        let bytes = fs::read(self.0.join(key)).ok()?;
+        let bytes = self.0.read(key).ok()?;
         let (hash, body) = bytes.split_at_checked(HASH_BYTES)?;
         if blake3::hash(body).as_bytes().as_slice() != hash {
             tracing::warn!(
@@ -115,34 +81,10 @@ impl Cache {
 
     /// Puts a binary there. A failure costs a compilation next time and no more.
     pub(super) fn write(&self, key: &str, cubin: &[u8]) {
-        if let Err(error) = self.try_write(key, cubin) {
+        let hash = blake3::hash(cubin);
+        if let Err(error) = self.0.write(key, &[hash.as_bytes(), cubin]) {
             tracing::warn!(key, %error, "the kernel cache cannot be written");
         }
-    }
-
-    fn try_write(&self, key: &str, cubin: &[u8]) -> io::Result<()> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let aside = self
-            .0
-            .join(format!(".{key}.{}.{count}", std::process::id()));
-        let written = (|| {
-            let mut options = OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&aside)?;
-            file.write_all(blake3::hash(cubin).as_bytes())?;
-            file.write_all(cubin)?;
-            file.sync_all()?;
-            fs::rename(&aside, self.0.join(key))
-        })();
-        if written.is_err() {
-            // Nothing may be there to remove.
-            let _ = fs::remove_file(&aside);
-        }
-        written
     }
 }
 
@@ -180,18 +122,13 @@ mod tests {
     use striata_kernels::source::SOURCES;
 
     use super::*;
+    use crate::user_cache::scratch;
 
     const TOOLS: Toolchain<'static> = Toolchain {
         architecture: "sm_90a",
         nvrtc: (13, 0),
         driver: 13_000,
     };
-
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("striata-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        folder
-    }
 
     #[test]
     fn everything_that_a_binary_depends_on_changes_its_key() {
@@ -234,17 +171,12 @@ mod tests {
 
     #[test]
     fn a_binary_comes_back_and_a_damaged_one_does_not() {
-        let place = folder("cache");
-        let cache = Cache::at(place.join("deep")).unwrap();
+        let place = scratch("cubins");
+        let cache = Cache(UserCache::at(place.clone()).unwrap());
         assert_eq!(cache.read("k"), None);
         cache.write("k", b"binary");
         assert_eq!(cache.read("k").as_deref(), Some(&b"binary"[..]));
-        let file = place.join("deep").join("k");
-        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(
-            fs::metadata(place.join("deep")).unwrap().mode() & 0o777,
-            0o700
-        );
+        let file = place.join("k");
         let mut bytes = fs::read(&file).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&file, &bytes).unwrap();
@@ -253,30 +185,6 @@ mod tests {
         assert_eq!(cache.read("k"), None);
         cache.write("k", b"again");
         assert_eq!(cache.read("k").as_deref(), Some(&b"again"[..]));
-        fs::remove_dir_all(place).unwrap();
-    }
-
-    #[test]
-    fn a_folder_that_others_may_write_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
-        let place = folder("open");
-        DirBuilder::new().create(&place).unwrap();
-        fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(Cache::at(place.clone()).is_err());
-        fs::remove_dir_all(place).unwrap();
-    }
-
-    #[test]
-    fn writers_that_race_leave_one_whole_file() {
-        let place = folder("race");
-        let cache = Cache::at(place.clone()).unwrap();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..20).for_each(|_| cache.write("k", &[7; 10_000])));
-            }
-        });
-        assert_eq!(cache.read("k"), Some(vec![7; 10_000]));
-        assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
         fs::remove_dir_all(place).unwrap();
     }
 }

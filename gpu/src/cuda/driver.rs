@@ -107,6 +107,7 @@ table! {
     fn cuMemFree_v2(CUdeviceptr);
     fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
     fn cuMemFreeHost(*mut c_void);
+    fn cuMemHostGetDevicePointer_v2(*mut CUdeviceptr, *mut c_void, c_uint);
     fn cuMemHostRegister_v2(*mut c_void, usize, c_uint);
     fn cuMemHostUnregister(*mut c_void);
     fn cuMemcpyHtoDAsync_v2(CUdeviceptr, *const c_void, usize, CUstream);
@@ -116,6 +117,7 @@ table! {
     fn cuModuleLoadData(*mut CUmodule, *const c_void);
     fn cuModuleUnload(CUmodule);
     fn cuModuleGetFunction(*mut CUfunction, CUmodule, *const c_char);
+    fn cuFuncSetAttribute(CUfunction, c_uint, c_int);
     fn cuLaunchKernel(
         CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream,
         *mut *mut c_void, *mut *mut c_void,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use striata_host::HostPool;
 
+use super::decode::CudaStaging;
 use super::graph::CudaGraph;
 use super::memory::CudaMemory;
 
@@ -21,6 +22,7 @@ pub(super) enum Kept {
     Planes(Arc<[CudaMemory]>),
     Pool(Arc<HostPool>),
     Graph(CudaGraph),
+    Staging(CudaStaging),
 }
 
 impl Kept {
@@ -30,6 +32,7 @@ impl Kept {
             (Self::Planes(a), Self::Planes(b)) => Arc::ptr_eq(a, b),
             (Self::Pool(a), Self::Pool(b)) => Arc::ptr_eq(a, b),
             (Self::Graph(a), Self::Graph(b)) => a.is_same(b),
+            (Self::Staging(a), Self::Staging(b)) => a.is_same(b),
             _ => false,
         }
     }

@@ -61,10 +61,10 @@ pub(super) unsafe fn launch(
     let function = shared.modules.function(shared, kernel)?;
     let list = arguments.as_mut_ptr();
     let Grid { x, y, threads } = grid;
-    let (raw, none) = (stream.raw(), core::ptr::null_mut());
+    let (raw, none, room) = (stream.raw(), core::ptr::null_mut(), kernel.shared_bytes());
     // SAFETY: (5) function and stream exist; (7), (9) are the caller's.
     let status = unsafe {
-        (shared.driver.cuLaunchKernel)(function, x, y, 1, threads, 1, 1, 0, raw, list, none)
+        (shared.driver.cuLaunchKernel)(function, x, y, 1, threads, 1, 1, room, raw, list, none)
     };
     shared.check("cuLaunchKernel", status)?;
     shared.counts.kernel();

@@ -11,8 +11,10 @@
 //! | `copy`, `calls` | copies; which driver calls serve them |
 //! | `pin` | page-locking for host pools; the driver's own page-locked memory |
 //! | `nvrtc`, `cache`, `module` | compiling at run time, the cache of binaries, loading |
+//! | `decode` | the decode path: `DecodeDevice` |
 //! | `launch`, `lists` | one safe function a kernel; row lists, tables, stripes |
 //! | `cells`, `upload` | kernels that move cells; the lists that they read |
+//! | `values` | rows of values that follow from seeds |
 //! | `graph` | captured work |
 //! | `cublas`, `baseline` | matrix products and kernels that benchmarks run beside the engine |
 //!
@@ -39,7 +41,7 @@
 //!    Adopted memory and streams live as long as the caller of the `unsafe` adoption promised.
 //! 7. Submitted work stays inside its memory: `check` and the launch wrappers bound every range
 //!    before submission, and kernels obey their contracts.
-//! 8. Words of host pools are atomics, and the device is one more thread that touches them; order is
+//! 8. Words of host pools and of staging are atomics, and the device is one more thread that touches them; order is
 //!    the caller's, as the `Device` trait says. Memory of the device is never a Rust reference.
 //! 9. Arguments of a launch are the kernel's parameters in number, order, size and alignment; the
 //!    driver copies them before the call returns.
@@ -51,6 +53,7 @@ mod cells;
 mod clock;
 mod copy;
 mod cublas;
+mod decode;
 mod device;
 mod driver;
 mod event;
@@ -68,9 +71,11 @@ mod status;
 mod stream;
 mod survey;
 mod upload;
+mod values;
 
 pub use baseline::PageKernel;
 pub use cublas::{CudaBlas, LinearBf16};
+pub use decode::CudaStaging;
 pub use device::CudaDevice;
 pub use event::CudaEvent;
 pub use graph::CudaGraph;

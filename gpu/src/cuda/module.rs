@@ -13,6 +13,9 @@ use super::nvrtc::nvrtc;
 use super::shared::Shared;
 use crate::error::GpuError;
 
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const DYNAMIC_SHARED_BYTES: u32 = 8;
+
 /// The modules of one device.
 pub(super) struct Modules {
     architecture: String,
@@ -131,5 +134,14 @@ fn function_of(shared: &Shared, module: CUmodule, kernel: Kernel) -> Result<CUfu
     let status =
         unsafe { (shared.driver.cuModuleGetFunction)(&raw mut function, module, name.as_ptr()) };
     shared.check("cuModuleGetFunction", status)?;
+    let room = kernel.shared_bytes();
+    // A kernel for which the device is too small loads all the same; its launch is refused.
+    if room > 0 && room <= shared.shared_memory {
+        let bytes = i32::try_from(room).unwrap_or(i32::MAX);
+        // SAFETY: (5) the function is loaded.
+        let status =
+            unsafe { (shared.driver.cuFuncSetAttribute)(function, DYNAMIC_SHARED_BYTES, bytes) };
+        shared.check("cuFuncSetAttribute", status)?;
+    }
     Ok(function)
 }

@@ -21,11 +21,11 @@ pub(super) const NON_BLOCKING: u32 = 1;
 const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
 const COMPUTE_CAPABILITY_MINOR: u32 = 76;
 const MULTIPROCESSOR_COUNT: u32 = 16;
-/// `CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`.
-const HOST_POINTERS: u32 = 91;
 const CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: u32 = 91;
 /// Events that are kept to be used again.
 const SPARE_EVENTS: usize = 4096;
+/// `CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`.
+const SHARED_MEMORY: u32 = 97;
 
 /// Which device, and how it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub(super) struct Shared {
     name: String,
     architecture: String,
     pub(super) multiprocessors: u32,
-    /// Kernels can use host memory that is registered by its address.
-    pub(super) maps_host_memory: bool,
+    /// Most bytes of shared memory that a block may ask for.
+    pub(super) shared_memory: u32,
     pub(super) total_bytes: u64,
     /// Kernels reach registered host memory at its host address.
     pub(super) maps_host: bool,
@@ -84,7 +84,7 @@ struct Facts {
     name: String,
     architecture: String,
     multiprocessors: u32,
-    maps_host_memory: bool,
+    shared_memory: u32,
     total_bytes: u64,
     maps_host: bool,
 }
@@ -105,7 +105,7 @@ impl Shared {
             name,
             architecture,
             multiprocessors,
-            maps_host_memory,
+            shared_memory,
             total_bytes,
             maps_host,
         } = facts(driver, ordinal)?;
@@ -123,7 +123,7 @@ impl Shared {
             name,
             architecture,
             multiprocessors,
-            maps_host_memory,
+            shared_memory,
             total_bytes,
             maps_host,
             calls,
@@ -302,7 +302,7 @@ fn facts(driver: &'static Driver, ordinal: i32) -> Result<Facts, GpuError> {
         name: String::from_utf8_lossy(&text[..end]).into_owned(),
         architecture: architecture(major, minor),
         multiprocessors: attribute(MULTIPROCESSOR_COUNT)?.max(1),
-        maps_host_memory: attribute(HOST_POINTERS)? != 0,
+        shared_memory: attribute(SHARED_MEMORY)?,
         total_bytes: bytes as u64,
         maps_host: attribute(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM)? != 0,
     })

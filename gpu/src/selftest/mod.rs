@@ -11,10 +11,12 @@
 //! | `rows` | fingerprints against the reference |
 //! | `transfer` | page copies by random plans, against the simulated device |
 //! | `order` | gates, fences, completions, times |
+//! | `decode` | the decode path: plans, rows, attention, merges, captured steps |
 //! | `large` | offsets beyond 32 bits |
 //! | `on_cuda`, `twins` | captures, lent streams, older drivers' calls; kernels against references |
 //! | `watch` | a check that hangs is named |
 
+mod decode;
 mod large;
 mod memory;
 #[cfg(feature = "cuda")]
@@ -35,7 +37,9 @@ use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant};
 
+use crate::decode::{DecodeDevice, ValueDevice};
 use crate::device::Device;
+use crate::error::GpuError;
 use crate::sim::SimDevice;
 
 /// Why a check did not pass.
@@ -122,12 +126,27 @@ impl Outcome {
     }
 }
 
+/// Work that was captured and can be submitted to a stream again.
+pub type Replayed<D> = Box<dyn Fn(&<D as Device>::Stream) -> Result<(), GpuError>>;
+
 /// A backend that can be checked.
-pub trait Subject: Device {
+pub trait Subject: DecodeDevice + ValueDevice {
     /// Checks of this backend alone.
     #[must_use]
     fn own_checks() -> Vec<Check<Self>> {
         Vec::new()
+    }
+
+    /// Captures what `body` submits to `stream`; none if the backend has no graphs.
+    ///
+    /// # Errors
+    /// What `body` returns; a capture that fails.
+    fn captured(
+        &self,
+        _: &Self::Stream,
+        _: &mut dyn FnMut() -> Result<(), GpuError>,
+    ) -> Result<Option<Replayed<Self>>, GpuError> {
+        Ok(None)
     }
 }
 
@@ -138,7 +157,18 @@ impl Subject for crate::cuda::CudaDevice {
     fn own_checks() -> Vec<Check<Self>> {
         let mut checks = twins::checks();
         checks.extend(on_cuda::checks());
+        checks.extend(decode::checks());
+        checks.extend(decode::graph_checks());
         checks
+    }
+
+    fn captured(
+        &self,
+        stream: &Self::Stream,
+        body: &mut dyn FnMut() -> Result<(), GpuError>,
+    ) -> Result<Option<Replayed<Self>>, GpuError> {
+        let graph = self.capture(stream, body)?;
+        Ok(Some(Box::new(move |stream| graph.launch(stream))))
     }
 }
 

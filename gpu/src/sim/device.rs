@@ -13,6 +13,7 @@ use crate::device::{
 };
 use crate::error::GpuError;
 use crate::sim::config::SimConfig;
+use crate::sim::decode::DecodeOp;
 use crate::sim::event::SimEvent;
 use crate::sim::fault::FaultPlan;
 use crate::sim::memory::{self, SimMemory};
@@ -57,6 +58,23 @@ impl SimDevice {
     /// Lets go what the fault plan held so far ([`crate::sim::Fault::Hold`]).
     pub fn release_faults(&self) {
         self.0.faults().release();
+    }
+
+    pub(super) fn check_alive(&self) -> Result<(), GpuError> {
+        self.0.check_alive()
+    }
+
+    /// Queues an operation of the decode path.
+    pub(super) fn submit_decode(&self, stream: &SimStream, op: DecodeOp) -> Result<(), GpuError> {
+        self.0.check_alive()?;
+        let memories = op.memories();
+        let foreign = memories
+            .iter()
+            .any(|memory| self.is_foreign(memory.owner()));
+        let nanos = self.0.config().cost.kernel_ns;
+        self.submit(stream, Op::Decode(Box::new(op), nanos), foreign)?;
+        self.0.counts().kernel();
+        Ok(())
     }
 
     fn is_foreign(&self, owner: &Arc<Shared>) -> bool {

@@ -24,7 +24,7 @@ pub enum OpClass {
     Copy,
     /// Copies of one direction.
     CopyOf(Direction),
-    /// Row and cell kernels and busy time.
+    /// Kernels and busy time.
     Kernel,
 }
 
@@ -79,10 +79,7 @@ impl OpClass {
             Self::Copy => matches!(kind, OpKind::CopyToDevice | OpKind::CopyToHost),
             Self::CopyOf(Direction::HostToDevice) => matches!(kind, OpKind::CopyToDevice),
             Self::CopyOf(Direction::DeviceToHost) => matches!(kind, OpKind::CopyToHost),
-            Self::Kernel => matches!(
-                kind,
-                OpKind::Fill | OpKind::Verify | OpKind::Cells | OpKind::Occupy
-            ),
+            Self::Kernel => kind.is_kernel(),
         }
     }
 }

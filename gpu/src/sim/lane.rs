@@ -42,6 +42,10 @@ impl Lane {
             }
             Op::Fill(work, nanos) => work.fill(clock, *nanos),
             Op::Verify(work, log, nanos) => work.verify(log, clock, *nanos),
+            Op::Decode(op, nanos) => {
+                op.run();
+                clock.run(*nanos);
+            }
             Op::Cells(work) => work.run(clock),
             Op::Occupy(nanos) => clock.run(*nanos),
             Op::NotBefore(time) => clock.not_before(*time),

@@ -17,6 +17,7 @@
 //! - Events and memory of other simulated devices work everywhere and are counted.
 
 mod config;
+mod decode;
 mod device;
 mod event;
 mod fault;

@@ -16,6 +16,22 @@ pub enum OpKind {
     Fill,
     /// The kernel that compares rows.
     Verify,
+    /// Building the plan of a decode step.
+    PlanBuild,
+    /// Writing new rows.
+    RowWrite,
+    /// Attention of a rank.
+    Attention,
+    /// Merging messages.
+    Merge,
+    /// Packing outputs into messages.
+    Pack,
+    /// Unpacking messages.
+    Unpack,
+    /// Gathering rows of a prefix.
+    PrefixGather,
+    /// The kernel that writes rows of values.
+    ValueFill,
     /// The kernel that moves cells.
     Cells,
     /// Recording an event.
@@ -36,6 +52,27 @@ pub enum OpKind {
     HostWrite,
 }
 
+impl OpKind {
+    /// Whether a kernel does it.
+    pub(crate) const fn is_kernel(self) -> bool {
+        matches!(
+            self,
+            Self::Fill
+                | Self::Verify
+                | Self::Cells
+                | Self::Occupy
+                | Self::PlanBuild
+                | Self::RowWrite
+                | Self::Attention
+                | Self::Merge
+                | Self::Pack
+                | Self::Unpack
+                | Self::PrefixGather
+                | Self::ValueFill
+        )
+    }
+}
+
 impl fmt::Display for OpKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -43,6 +80,14 @@ impl fmt::Display for OpKind {
             Self::CopyToHost => "device-to-host copy",
             Self::Fill => "row fill",
             Self::Verify => "row verification",
+            Self::PlanBuild => "plan build",
+            Self::RowWrite => "row write",
+            Self::Attention => "attention",
+            Self::Merge => "merge",
+            Self::Pack => "pack",
+            Self::Unpack => "unpack",
+            Self::PrefixGather => "prefix gather",
+            Self::ValueFill => "value fill",
             Self::Cells => "cell move",
             Self::Record => "event record",
             Self::Wait => "event wait",

@@ -13,6 +13,7 @@ use striata_kernels::rows::{self, RowParams, RowSpan, VerifyLog};
 use crate::device::{DeviceTime, Direction, Piece};
 use crate::error::GpuError;
 use crate::planes::PlaneSpan;
+use crate::sim::decode::DecodeOp;
 use crate::sim::event::SimEvent;
 use crate::sim::memory::{SimMemory, copy_words, words_at};
 use crate::sim::names::OpKind;
@@ -78,7 +79,9 @@ pub(crate) enum Op {
     Occupy(u64),
     NotBefore(DeviceTime),
     Hold(Arc<AtomicBool>),
-    /// Rare, so that the others stay as small as a cache line.
+    /// With what it costs. Large, so that the others stay as small as a cache line.
+    Decode(Box<DecodeOp>, u64),
+    /// Rare, likewise.
     FailingCopy(Box<FailingCopy>),
     Die(Box<str>),
 }
@@ -101,6 +104,7 @@ impl Op {
             Self::FailingCopy(failing) => failing.copy.kind(),
             Self::Fill(..) => OpKind::Fill,
             Self::Verify(..) => OpKind::Verify,
+            Self::Decode(op, _) => op.kind(),
             Self::Cells(_) => OpKind::Cells,
             Self::Record(_) => OpKind::Record,
             Self::Wait(_) => OpKind::Wait,

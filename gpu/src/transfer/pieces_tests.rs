@@ -185,6 +185,7 @@ fn neighbours_on_both_tiers_are_one_piece_on_a_layer_first_host() {
     assert_eq!((rectangles[0].height, rectangles[30].height), (2, 1));
 }
 
+/// Seen to fail if the offset of a page is computed in 32 bits.
 #[test]
 fn b40_offsets_are_64_bit_from_the_page_on() {
     let page = PageGeometry::new(64, 1152, 1).unwrap();

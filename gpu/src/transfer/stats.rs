@@ -64,6 +64,50 @@ impl PathCounts {
     }
 }
 
+impl core::ops::Add for PathCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(core::array::from_fn(|path| self.0[path] + other.0[path]))
+    }
+}
+
+/// What two engines did together.
+impl core::ops::Add for DirectionStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            jobs: self.jobs + other.jobs,
+            queued_jobs: self.queued_jobs + other.queued_jobs,
+            queued_bytes: self.queued_bytes + other.queued_bytes,
+            in_flight_bytes: self.in_flight_bytes + other.in_flight_bytes,
+            done_jobs: self.done_jobs + other.done_jobs,
+            done_pages: self.done_pages + other.done_pages,
+            done_bytes: self.done_bytes + other.done_bytes,
+            failed_jobs: self.failed_jobs + other.failed_jobs,
+            failed_pages: self.failed_pages + other.failed_pages,
+            cancelled_jobs: self.cancelled_jobs + other.cancelled_jobs,
+            by_path: self.by_path + other.by_path,
+            calls: self.calls + other.calls,
+            pieces: self.pieces + other.pieces,
+            kernels: self.kernels + other.kernels,
+        }
+    }
+}
+
+/// What two engines did together.
+impl core::ops::Add for TransferStats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            loads: self.loads + other.loads,
+            stores: self.stores + other.stores,
+        }
+    }
+}
+
 impl TransferStats {
     /// Bytes that were asked for and not submitted yet, in both directions.
     #[must_use]

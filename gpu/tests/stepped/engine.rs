@@ -32,6 +32,7 @@ fn first_bug(rig: &Rig, scheduler: &SimScheduler) -> Option<GpuError> {
     bug
 }
 
+/// Seen to fail if a store does not wait for its fence.
 #[test]
 fn b25_stream_order_of_a_store_behind_the_kernel_that_writes_its_rows() {
     for seed in 0..20 {
@@ -50,6 +51,7 @@ fn b25_stream_order_of_a_store_behind_the_kernel_that_writes_its_rows() {
     }
 }
 
+/// Seen to fail if races are not looked for.
 #[test]
 fn b25_stream_order_without_the_fence_is_reported() {
     for seed in 0..20 {
@@ -146,6 +148,7 @@ fn compute_that_passes_its_gates_is_clean_and_compute_that_skips_one_is_not() {
     }
 }
 
+/// Seen to fail if a load goes in one group of all layers.
 #[test]
 fn b53_layer_0_may_start_before_layer_60_is_copied_and_small_copies_pass_the_burst() {
     for seed in 0..20 {
@@ -172,6 +175,7 @@ fn b53_layer_0_may_start_before_layer_60_is_copied_and_small_copies_pass_the_bur
     }
 }
 
+/// Seen to fail if a load goes in one group of all layers.
 #[test]
 fn b53_layer_0_is_seen_ready_while_later_layers_are_still_queued() {
     let mut seen = 0;
@@ -191,6 +195,7 @@ fn b53_layer_0_is_seen_ready_while_later_layers_are_still_queued() {
     assert!(seen > 25, "{seen}");
 }
 
+/// Seen to fail if loads behind one whose fence is open wait with it.
 #[test]
 fn b53_the_last_load_is_visible_at_the_next_poll_whatever_waits_before_it() {
     for seed in 0..20 {

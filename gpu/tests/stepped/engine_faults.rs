@@ -45,6 +45,7 @@ fn cause(operation: &str, good: usize, pieces: usize) -> GpuError {
     }
 }
 
+/// Seen to fail if what copy calls did not deliver is not looked at.
 #[test]
 fn b36_load_of_5_pages_whose_page_3_fails_gives_2_good_pages() {
     for rig in rigs() {
@@ -79,6 +80,7 @@ fn b36_load_of_5_pages_whose_page_3_fails_gives_2_good_pages() {
     }
 }
 
+/// Seen to fail if what copy calls did not deliver is not looked at.
 #[test]
 fn b36_store_of_5_pages_whose_page_3_fails_gives_2_good_pages() {
     for rig in rigs() {
@@ -95,6 +97,7 @@ fn b36_store_of_5_pages_whose_page_3_fails_gives_2_good_pages() {
     }
 }
 
+/// Seen to fail if good pages are counted in the order of the pieces.
 #[test]
 fn b36_good_pages_are_counted_in_the_order_of_the_job() {
     for rig in rigs() {
@@ -145,6 +148,7 @@ fn fail_at_every_piece(call_pieces: usize) -> u64 {
     0
 }
 
+/// Seen to fail if what copy calls did not deliver is not looked at.
 #[test]
 fn b36_a_fault_at_every_piece_of_every_call_never_says_too_much() {
     // Groups of 5, 10 and 10 pieces.
@@ -153,6 +157,7 @@ fn b36_a_fault_at_every_piece_of_every_call_never_says_too_much() {
     }
 }
 
+/// Seen to fail if what copy calls did not deliver is not looked at.
 #[test]
 fn b36_the_copy_call_says_how_far_it_came() {
     for rig in rigs() {

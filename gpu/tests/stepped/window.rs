@@ -124,6 +124,7 @@ fn a_load_that_was_not_begun_is_given_up_whole_and_at_once() {
     assert_eq!(scheduler.bugs(), []);
 }
 
+/// Seen to fail if a job counts as ended while its last group runs.
 #[test]
 fn b26_a_cancelled_load_is_reported_once_what_was_submitted_has_ended() {
     for submitted in 0..=3 {
@@ -195,6 +196,7 @@ fn a_copy_of_a_cancelled_load_that_failed_is_named() {
     assert_eq!(rig.engine.stats().loads.failed_jobs, 1);
 }
 
+/// Seen to fail if what copy calls did not deliver is not looked at.
 #[test]
 fn b36_a_store_goes_in_groups_of_pages_and_counts_its_leading_ones() {
     let scheduler = SimScheduler::new(1);

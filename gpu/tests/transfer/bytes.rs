@@ -40,6 +40,8 @@ fn layouts() -> impl Strategy<Value = (Layout, u32)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     /// Row sizes of behaviour 41 that are not 16-byte multiples stand among these.
+    ///
+    /// Seen to fail if a run is cut down to a multiple of 16 bytes.
     #[test]
     fn b41_pages_come_back_elsewhere_and_guards_stay(
         (layout, pages) in layouts(), salt in 0u32..64, sorted: bool,
@@ -101,6 +103,7 @@ fn the_support_code_notices_a_wrong_row() {
     assert_eq!(rig.wrong_rows(&[(1, 1), (2, 3)]), 4 * 5);
 }
 
+/// Seen to fail if a load goes in one group of all layers.
 #[test]
 fn b53_a_layer_can_be_read_while_later_ones_are_not_copied() {
     let layout = Layout {
@@ -145,6 +148,7 @@ fn b53_a_layer_can_be_read_while_later_ones_are_not_copied() {
     assert_eq!(gate.group_times().unwrap(), Some(times));
 }
 
+/// Seen to fail if a store does not wait for its fence.
 #[test]
 fn b25_a_store_waits_for_the_kernel_that_writes_its_rows() {
     let rig = Rig::with_defaults();

@@ -27,6 +27,7 @@ fn spread() -> Rig {
     Rig::new(layout, config())
 }
 
+/// Seen to fail if jobs that are queued go on after a failure.
 #[test]
 fn b36_a_failed_group_fails_the_load_and_all_behind_it() {
     let rig = spread();
@@ -76,6 +77,7 @@ fn b36_a_failed_group_fails_the_load_and_all_behind_it() {
     assert_eq!((stats.stores.failed_jobs, stats.loads.queued_jobs), (1, 0));
 }
 
+/// Seen to fail if a job counts as ended while its last group runs.
 #[test]
 fn b26_a_failed_load_is_reported_only_when_its_copies_have_ended() {
     let rig = spread();
@@ -89,6 +91,7 @@ fn b26_a_failed_load_is_reported_only_when_its_copies_have_ended() {
     assert_eq!(ops(&rig.finish()), [1]);
 }
 
+/// Seen to fail if a job counts as ended while its last group runs.
 #[test]
 fn b26_a_load_that_is_cancelled_under_the_thread_ends_when_its_copies_have() {
     let layout = Layout {

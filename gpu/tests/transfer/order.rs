@@ -42,6 +42,7 @@ fn a_consumer_that_asks_before_the_submission_waits_for_it() {
     assert_eq!(gate.submitted_groups(), Ok(2));
 }
 
+/// Seen to hang if loads behind one whose fence is open wait with it.
 #[test]
 fn b53_a_load_whose_targets_are_busy_is_passed_and_reported_when_it_ends() {
     let rig = Rig::with_defaults();

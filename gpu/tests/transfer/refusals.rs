@@ -93,6 +93,7 @@ fn engine(l1: PoolGeometry, l2: Option<PageGeometry>) -> Result<(), TransferErro
     TransferEngine::new(device, planes, host, config()).map(drop)
 }
 
+/// Seen to fail if the engine does not compare its tiers.
 #[test]
 fn b42_tiers_that_hold_different_rows_are_refused_with_both_figures() {
     let l1 = geometry(656, 61);

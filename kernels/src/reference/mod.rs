@@ -6,12 +6,16 @@
 //! lanes, drope rotary lanes, dv + drope lanes of a row.
 
 pub mod attention;
+pub mod dense;
 pub mod merge;
 
 pub use attention::{DecodeArgs, decode};
+pub use dense::DenseAttention;
 pub use merge::{LseFault, MergeReport, PartialRef, merge};
 
 use striata_core::StripeError;
+
+use crate::decode::DecodeError;
 
 /// The sizes of one decode call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +114,9 @@ pub enum ContractError {
     /// The rank is not in the group.
     #[error(transparent)]
     Stripe(#[from] StripeError),
+    /// A call that the decode path refuses.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
 }
 
 const fn check_len(

@@ -11,11 +11,12 @@ use super::checks::Checks;
 use super::engine::{Engine, FailedOp, Forward, LoadTimes, Step};
 use super::fault;
 use super::identity::Identity;
-use super::layers::verified_rows;
+use super::layers::{RankWork, verified_rows};
 use super::plan::Plan;
 use super::replica::EXTEND_ATTEMPTS;
 use super::row_log::RowLog;
 use super::totals::CopyTotals;
+use crate::attend::Attendant;
 use crate::report::ReplayReport;
 use crate::trace::Request;
 
@@ -27,6 +28,8 @@ pub(crate) struct WholeEngine<D: Device> {
     pub(super) streams: Vec<D::Stream>,
     /// Where each rank's verifier writes; none if nothing is verified.
     pub(super) logs: Vec<RowLog<D>>,
+    /// What attends to the rows, where that is asked for.
+    pub(super) attend: Option<Box<dyn Attendant<D>>>,
     /// When the replay began.
     origin: DeviceTime,
     /// When the request that is served had its turn.
@@ -59,6 +62,7 @@ impl<D: Device> WholeEngine<D> {
             cache,
             streams,
             logs,
+            attend: None,
             origin: now,
             turn: now,
             loads: Vec::new(),
@@ -180,7 +184,13 @@ impl<D: Device> Engine for WholeEngine<D> {
         fault::plant(&self.cache, plan, step, checks)?;
         self.cache.start_loads()?;
         let mut works = self.works(plan, step)?;
-        self.submit_layers(plan, step, &mut works)?;
+        match &mut self.attend {
+            Some(attend) => {
+                let gates: Vec<_> = works.iter().map(RankWork::gates).collect();
+                attend.forward(&self.cache, &self.streams, &gates, plan, step)?;
+            }
+            None => self.submit_layers(plan, step, &mut works)?,
+        }
         self.cache.step_end(&self.streams)?;
         let end = self.finish()?;
         // Rows that a load did not bring are nobody's.
@@ -188,12 +198,16 @@ impl<D: Device> Engine for WholeEngine<D> {
             Confirm::LoadFailed { valid_tokens } => valid_tokens,
             Confirm::Done | Confirm::Pending { .. } => step.lease.hit_tokens(),
         };
+        let off = match &mut self.attend {
+            Some(attend) => attend.compare(plan, step, readable == step.lease.hit_tokens())?,
+            None => 0,
+        };
         let readable = plan.stripe.whole_pages(readable);
         Ok(Forward {
             ttft_ns: end.since(arrival),
             stall_ns: self.stall(&works)?,
             verified_rows: verified_rows(plan, step, works.len()),
-            mismatches: self.read_logs(plan, step, readable, checks)?,
+            mismatches: self.read_logs(plan, step, readable, checks)? + off,
         })
     }
 
@@ -272,5 +286,8 @@ impl<D: Device> Engine for WholeEngine<D> {
         let seconds = crate::compute::float(now(self.shards()).since(self.origin)) / 1e9;
         report.device_seconds = report.device_seconds.max(seconds);
         self.totals.report(self.shards(), replica, report);
+        if let Some(attend) = &self.attend {
+            attend.report(report.attend.get_or_insert_default());
+        }
     }
 }

@@ -33,6 +33,13 @@ struct Wait<D: Device> {
     behind: D::Event,
 }
 
+impl<D: Device> RankWork<D> {
+    /// The gates of the rank.
+    pub(super) fn gates(&self) -> LayerGates<D> {
+        self.gates.clone()
+    }
+}
+
 impl<D: Device> WholeEngine<D> {
     /// What each rank will do; the loads must be started.
     pub(super) fn works(&self, plan: &Plan, step: Step<'_>) -> Result<Vec<RankWork<D>>, Error> {

@@ -10,12 +10,12 @@
 mod bytes;
 mod checks;
 mod devices;
-mod engine;
+pub(crate) mod engine;
 mod fault;
 mod identity;
 mod layers;
 mod metadata;
-mod plan;
+pub(crate) mod plan;
 mod random_faults;
 mod replica;
 mod row_log;
@@ -28,9 +28,11 @@ pub use single::{CopiedBytes, LoadStyle, OneReplica, RankPools};
 
 use std::time::Instant;
 
-use striata::HiCacheSetup;
+use striata::{Error, HiCache, HiCacheSetup};
 use striata_gpu::Device;
+use striata_gpu::decode::{DecodeDevice, ValueDevice};
 
+use crate::attend::{Attendant, Attending};
 use crate::config::ReplayConfig;
 use crate::error::{ConfigError, ReplayError};
 use crate::process::peak_memory_bytes;
@@ -78,7 +80,13 @@ pub fn replay(
                 .collect();
             let faults = config.faults;
             let faults = faults.map(|faults| FaultSource::new(faults, devices.clone()));
-            run_with_bytes(config, &plan, devices, faults, report, observer)
+            let run = Run {
+                config,
+                plan: &plan,
+                faults,
+                attend: attending,
+            };
+            run_with_bytes(run, devices, report, observer)
         }
         Devices::Cuda(_) if config.faults.is_some() => {
             Err(ReplayError::Config(ConfigError::Conflict {
@@ -89,19 +97,48 @@ pub fn replay(
         }
         Devices::Cuda(device) => {
             let devices = (0..plan.topology.tp()).map(|_| device.clone()).collect();
-            run_with_bytes(config, &plan, devices, None, report, observer)
+            let run = Run {
+                config,
+                plan: &plan,
+                faults: None,
+                attend: attending,
+            };
+            run_with_bytes(run, devices, report, observer)
         }
     }
 }
 
-fn run_with_bytes<D: Device>(
+/// What makes the attention of a replica, if it is asked for.
+type MakeAttendant<D> =
+    fn(&ReplayConfig, &Plan, &HiCache<D>) -> Result<Option<Box<dyn Attendant<D>>>, Error>;
+
+/// A replay on one kind of device.
+struct Run<'a, D: Device> {
+    config: &'a ReplayConfig,
+    plan: &'a Plan,
+    faults: Option<FaultSource>,
+    attend: MakeAttendant<D>,
+}
+
+/// The attention of a replica whose devices run the decode path.
+fn attending<D: DecodeDevice + ValueDevice>(
     config: &ReplayConfig,
     plan: &Plan,
+    cache: &HiCache<D>,
+) -> Result<Option<Box<dyn Attendant<D>>>, Error> {
+    let Some(every) = config.attend else {
+        return Ok(None);
+    };
+    Ok(Some(Box::new(Attending::new(config, plan, every, cache)?)))
+}
+
+fn run_with_bytes<D: Device>(
+    on: Run<'_, D>,
     devices: Vec<D>,
-    faults: Option<FaultSource>,
     mut report: ReplayReport,
     observer: &mut dyn ReplayObserver,
 ) -> Result<ReplayReport, ReplayError> {
+    let Run { config, plan, .. } = on;
     let mut setup = HiCacheSetup::new(plan.planner());
     setup.host_layout = config.host_layout;
     let (l1_bytes, l2_bytes) = plan.bytes_per_rank();
@@ -116,9 +153,11 @@ fn run_with_bytes<D: Device>(
             report.config.device = description.backend.to_owned();
             report.config.device_name = description.name;
         }
-        engines.push(WholeEngine::new(plan, &setup, devices.to_vec())?);
+        let mut engine = WholeEngine::new(plan, &setup, devices.to_vec())?;
+        engine.attend = (on.attend)(config, plan, &engine.cache)?;
+        engines.push(engine);
     }
-    run(config, plan, engines, faults, report, observer)
+    run(config, plan, engines, on.faults, report, observer)
 }
 
 /// Serves the selected requests.

@@ -6,7 +6,8 @@ use striata_core::config::Capacity;
 use striata_core::models::MAX_LAYERS;
 use striata_core::prefix::{Namespace, NamespaceParts};
 use striata_core::{
-    ConfigError as EngineConfigError, PageGeometry, PoolGeometry, PoolKind, Stripe, Topology,
+    ConfigError as EngineConfigError, PageGeometry, PoolGeometry, PoolKind, RowFormat, Stripe,
+    Topology,
 };
 
 use crate::compute::Compute;
@@ -204,6 +205,30 @@ fn check_options(config: &ReplayConfig) -> Result<(), ConfigError> {
             "a replay without bytes",
             "there is nothing to compare",
         );
+    }
+    if config.attend.is_some() {
+        if config.metadata_only {
+            return conflict(
+                "attention",
+                "a replay without bytes",
+                "there are no rows to read",
+            );
+        }
+        if verifies {
+            return conflict(
+                "attention",
+                "verify other than none",
+                "rows hold values in place of fingerprints",
+            );
+        }
+        let row_bytes = config.scale_rows.unwrap_or(config.model.row_bytes);
+        if row_bytes != RowFormat::Bf16.row_bytes() {
+            return conflict(
+                "attention",
+                "rows that are not of 1152 bytes",
+                "kernels read 576 lanes of bf16",
+            );
+        }
     }
     if config.fault.is_some() && config.verify != VerifyPolicy::All {
         return conflict("a fault", "verify other than all", "rows would go unseen");

@@ -35,9 +35,10 @@ impl<D: Device> RankPools<D> {
     /// # Errors
     /// Options that are refused; memory that cannot be had.
     pub fn alloc(config: &ReplayConfig, device: D) -> Result<Self, ReplayError> {
-        let setup = setup(config, &Plan::new(config)?);
-        let planes = setup.planes(&device)?;
-        let host = setup.host_pool(&device)?;
+        let plan = Plan::new(config)?;
+        let planes = L1Planes::alloc(&device, plan.pool).map_err(striata::Error::from)?;
+        let planes = Arc::new(planes);
+        let host = setup(config, &plan).host_pool(&device, plan.pool)?;
         Ok(Self {
             device,
             planes,

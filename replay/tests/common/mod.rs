@@ -43,6 +43,7 @@ pub(crate) fn config(source: TraceSource, dcp: u32, page_rows: u32, l1_pages: u6
         fault: None,
         faults: None,
         paranoid: false,
+        attend: None,
     }
 }
 

@@ -8,6 +8,7 @@ use striata::{Confirm, Error, KvEvent, Lease, PlannerStats, Prefix, Reserve};
 use striata_tests::model::{Content, Model, contents_of, keys_of};
 use striata_tests::stepped::{Forward, Stepped, namespace};
 
+use super::droppers::{Away, Droppers};
 use super::ops::{Op, Path, Program, ROOTS};
 
 /// A lease that is held, and what its request has done.
@@ -27,9 +28,10 @@ struct Request {
     confirmed: Option<Confirm>,
 }
 
-/// An engine beside its model.
+/// An engine beside its model. The model lets a request's pages go when the request is handed to
+/// whoever drops it, so it allows the release to take effect at any time after that.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct Machine<'a> {
     engine: Stepped,
     model: Model,
     requests: Vec<Request>,
@@ -38,11 +40,19 @@ pub(crate) struct Machine {
     full_length_hits: bool,
     l1_pages: usize,
     events: Vec<KvEvent>,
+    /// Who drops leases beside the calls; none if calls wait until they are dropped.
+    droppers: Option<&'a Droppers>,
+    away: Away,
+    /// Calls that began while a lease was on its way.
+    overlaps: u64,
 }
 
-impl Machine {
-    pub(crate) fn new(program: &Program) -> Self {
+impl<'a> Machine<'a> {
+    pub(crate) fn new(program: &Program, droppers: &'a Droppers) -> Self {
         Self {
+            droppers: program.concurrent.then_some(droppers),
+            away: Away::default(),
+            overlaps: 0,
             engine: Stepped::new(program.seed, program.sizes, |config| {
                 program.configure(config)
             }),
@@ -58,6 +68,7 @@ impl Machine {
 
     /// Runs one call, if it can be made, and checks everything.
     pub(crate) fn step(&mut self, op: &Op) {
+        self.overlaps += u64::from(self.away.count() > 0);
         match *op {
             Op::Serve { path, settled } => self.serve_beside(path, settled),
             Op::Reserve { path, tail } => self.reserve(path, tail),
@@ -143,15 +154,17 @@ impl Machine {
             keys: &keys,
             tokens,
         };
+        // The call takes in what has been dropped before it.
+        let away = self.away.count();
         let outcome = self.engine.cache.reserve(namespace(root), prefix);
         match outcome {
             Ok(Reserve::Granted(lease)) => self.granted(lease, root, symbols),
             Ok(Reserve::NotNow { .. }) => {
                 assert!(self.engine.cache.stats().operations_in_flight > 0);
             }
-            Ok(Reserve::OutOfSpace { needed, .. }) => self.check_refusal(needed),
+            Ok(Reserve::OutOfSpace { needed, .. }) => self.check_refusal(needed, away),
             Err(Error::EmptyRequest) => assert_eq!(tokens, 0),
-            Err(Error::TooManyLeases { .. }) => assert!(self.requests.len() >= 16),
+            Err(Error::TooManyLeases { .. }) => assert!(self.requests.len() + away >= 16),
             Err(other) => panic!("{other}"),
         }
     }
@@ -170,11 +183,16 @@ impl Machine {
         self.step_end();
         self.insert(at, usize::MAX, false);
         self.drop_request(at, false);
+        if settled {
+            self.engine.settle().unwrap();
+            self.step_running = false;
+        }
     }
 
     /// With nothing held and nothing in flight, whatever fits is granted.
-    fn check_refusal(&self, needed: u64) {
-        let idle = self.requests.is_empty() && self.engine.cache.stats().operations_in_flight == 0;
+    fn check_refusal(&self, needed: u64, away: usize) {
+        let held = self.requests.len() + away;
+        let idle = held == 0 && self.engine.cache.stats().operations_in_flight == 0;
         assert!(
             !idle || needed > self.l1_pages as u64,
             "{needed} pages are refused"
@@ -189,6 +207,7 @@ impl Machine {
             keys: &keys,
             tokens,
         };
+        let away = self.away.count();
         match self.engine.cache.load(namespace(root), prefix) {
             Ok(None) => {}
             Ok(Some(lease)) => {
@@ -196,7 +215,7 @@ impl Machine {
                 assert_eq!(lease.hit_tokens(), pages as u64 * self.engine.page_tokens());
                 self.granted(lease, root, symbols[..pages].to_vec());
             }
-            Err(Error::TooManyLeases { .. }) => assert!(self.requests.len() >= 16),
+            Err(Error::TooManyLeases { .. }) => assert!(self.requests.len() + away >= 16),
             Err(other) => panic!("{other}"),
         }
     }
@@ -384,8 +403,13 @@ impl Machine {
     fn drop_request(&mut self, at: usize, elsewhere: bool) {
         let request = self.requests.swap_remove(at);
         self.model.release(request.number);
-        if elsewhere {
-            std::thread::spawn(move || drop(request)).join().unwrap();
+        match self.droppers {
+            _ if !elsewhere => drop(request),
+            Some(droppers) => {
+                let turn = request.number;
+                droppers.hand(request, turn, &self.away);
+            }
+            None => std::thread::spawn(move || drop(request)).join().unwrap(),
         }
     }
 
@@ -398,8 +422,10 @@ impl Machine {
         assert!(after >= before + room.freed as u64);
     }
 
-    /// Ends everything, reads all that is cached, and empties the tiers.
-    pub(crate) fn finish(&mut self) -> PlannerStats {
+    /// Ends everything, reads all that is cached, and empties the tiers. Returns the counters of
+    /// before, and how many calls began while a lease was on its way.
+    pub(crate) fn finish(&mut self) -> (PlannerStats, u64) {
+        self.away.join();
         let stats = self.engine.cache.stats();
         self.engine.settle().unwrap();
         self.step_running = false;
@@ -421,7 +447,7 @@ impl Machine {
         }
         self.engine.empty(ROOTS).unwrap();
         self.engine.check();
-        stats
+        (stats, self.overlaps)
     }
 
     /// A request from start to end, with nothing beside it.
@@ -435,7 +461,7 @@ impl Machine {
         };
         match self.engine.cache.reserve(namespace(root), prefix).unwrap() {
             Reserve::Granted(lease) => self.granted(lease, root, path),
-            Reserve::OutOfSpace { needed, .. } => return self.check_refusal(needed),
+            Reserve::OutOfSpace { needed, .. } => return self.check_refusal(needed, 0),
             Reserve::NotNow { .. } => {
                 self.engine.settle().unwrap();
                 return self.serve(root, path);

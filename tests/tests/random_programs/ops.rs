@@ -5,10 +5,11 @@ use core::fmt;
 
 use proptest::prelude::*;
 use striata::PlannerConfig;
+use striata::core::PoolKind;
 use striata::core::config::{PolicyName, WritePolicy};
 use striata::gpu::Direction;
 use striata::gpu::sim::Fault;
-use striata_tests::stepped::Sizes;
+use striata_tests::stepped::{Side, Sizes};
 
 /// Namespaces of a program.
 pub(crate) const ROOTS: u8 = 2;
@@ -112,6 +113,8 @@ pub(crate) struct Program {
     pub(crate) max_store_pages: Option<u32>,
     pub(crate) watermark: u32,
     pub(crate) full_length_hits: bool,
+    /// Whether calls go on while other threads drop leases.
+    pub(crate) concurrent: bool,
     pub(crate) ops: Vec<Op>,
 }
 
@@ -140,6 +143,7 @@ impl fmt::Debug for Program {
             "at most {max_store_pages:?} in stores, watermark {watermark}, "
         )?;
         writeln!(f, "full-length hits {}", self.full_length_hits)?;
+        writeln!(f, "concurrent {}", self.concurrent)?;
         ops.iter().try_for_each(|op| writeln!(f, "{op:?}"))
     }
 }
@@ -196,13 +200,32 @@ fn op(resets: bool) -> impl Strategy<Value = Op> {
         2 => lease().prop_map(|lease| Op::Store { lease }),
         12 => (lease(), any::<bool>()).prop_map(|(lease, elsewhere)| Op::Drop { lease, elsewhere }),
         6 => (0u8..8).prop_map(|pages| Op::Evict { pages }),
+        4 => Just(Op::Evict { pages: 16 }),
         1 => (0..ROOTS).prop_map(move |root| if resets { Op::Reset { root } } else { Op::Poll }),
         5 => Just(Op::Poll),
         8 => (1u8..6).prop_map(|times| Op::Pump { times }),
         8 => (1u8..30).prop_map(|steps| Op::Run { steps }),
         5 => fault(),
         2 => Just(Op::Release),
-        2 => Just(Op::Settle),
+        5 => Just(Op::Settle),
+    ]
+}
+
+/// Pools beside the main one, in half of the programs.
+fn sides() -> impl Strategy<Value = [Option<Side>; 2]> {
+    let side = |kind| {
+        (1u32..6, 1u32..5).prop_map(move |(row_words, layers)| {
+            Some(Side {
+                kind,
+                row_words,
+                layers,
+            })
+        })
+    };
+    prop_oneof![
+        5 => Just([None; 2]),
+        4 => side(PoolKind::Replicated).prop_map(|side| [side, None]),
+        1 => (side(PoolKind::Replicated), side(PoolKind::Striped)).prop_map(Into::into),
     ]
 }
 
@@ -216,9 +239,10 @@ fn sizes() -> impl Strategy<Value = Sizes> {
         4u64..14,
         0u32..14,
         call_pieces,
+        sides(),
     )
         .prop_map(
-            |(dcp, groups, page_rows, layers, l1_pages, l2_pages, call_pieces)| Sizes {
+            |(dcp, groups, page_rows, layers, l1_pages, l2_pages, call_pieces, sides)| Sizes {
                 dcp,
                 groups: if dcp <= 2 { groups } else { 1 },
                 // A page of one token leaves no room for a tail.
@@ -227,6 +251,7 @@ fn sizes() -> impl Strategy<Value = Sizes> {
                 l1_pages,
                 l2_pages,
                 call_pieces,
+                sides,
             },
         )
 }
@@ -237,6 +262,7 @@ pub(crate) fn program(calls: usize, resets: bool) -> impl Strategy<Value = Progr
         proptest::sample::select(PolicyName::ALL.to_vec()),
         proptest::sample::select(WritePolicy::ALL.to_vec()),
         any::<bool>(),
+        any::<bool>(),
     );
     let limits = (
         proptest::option::weighted(0.3, 0u32..3),
@@ -246,17 +272,20 @@ pub(crate) fn program(calls: usize, resets: bool) -> impl Strategy<Value = Progr
     );
     let ops = proptest::collection::vec(op(resets), 1..=2 * calls);
     (any::<u64>(), sizes(), policies, limits, ops).prop_map(
-        |(seed, sizes, (policy, write_policy, duplicates_first), limits, ops)| Program {
-            seed,
-            sizes,
-            policy,
-            write_policy,
-            duplicates_first,
-            quota: limits.0,
-            max_store_pages: limits.1,
-            watermark: limits.2,
-            full_length_hits: limits.3,
-            ops,
+        |(seed, sizes, (policy, write_policy, duplicates_first, concurrent), limits, ops)| {
+            Program {
+                seed,
+                sizes,
+                policy,
+                write_policy,
+                duplicates_first,
+                quota: limits.0,
+                max_store_pages: limits.1,
+                watermark: limits.2,
+                full_length_hits: limits.3,
+                concurrent,
+                ops,
+            }
         },
     )
 }

@@ -9,6 +9,7 @@ use striata_host::HostPool;
 use super::shadow::Mode;
 use crate::check::WORD;
 use crate::device::{Direction, Piece};
+use crate::sim::decode::Use;
 use crate::sim::memory::SimMemory;
 use crate::sim::op::{CellWork, Copy, Far, Op, RowWork};
 
@@ -56,6 +57,15 @@ pub(crate) fn visit<'a, E>(
                 mode: Mode::Append,
             })
         }
+        Op::Decode(op, _) => op.visit(&mut |memory, bytes, how| {
+            let mode = match how {
+                Use::Read => Mode::Read,
+                Use::Write => Mode::Write,
+                Use::Count => Mode::Append,
+            };
+            let place = Place::Device(memory);
+            visit(Touch { place, bytes, mode })
+        }),
         Op::Cells(work) => visit_cells(work, visit),
         Op::Record(_)
         | Op::Wait(_)
