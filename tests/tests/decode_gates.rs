@@ -177,6 +177,10 @@ impl Bench {
         let lease = self.reserve(tokens);
         assert!(lease.hit_tokens_l2() >= 16, "{}", lease.hit_tokens_l2());
         self.cache.start_loads().unwrap();
+        if !gated {
+            // Nobody who waits at a gate submits the copies.
+            while self.cache.pump() {}
+        }
         let ranks = 0..DCP as usize;
         let gates = ranks.map(|rank| vec![self.cache.gates(&lease, rank).unwrap()]);
         let gates = if gated { gates.collect() } else { Vec::new() };
