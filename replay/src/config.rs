@@ -107,6 +107,38 @@ named! {
     }
 }
 
+named! {
+    /// Which way the bytes of copies take. It changes speed and nothing else.
+    pub enum CopyPathChoice("copy path") {
+        /// What a calibration of the device chooses, by direction, chunk and pages.
+        Calibrated = "calibrated",
+        /// The built-in table, without a calibration.
+        BuiltIn = "built-in",
+        /// Rectangles in batched calls.
+        Rectangles = "rectangles",
+        /// Rectangles by a call each.
+        RectangleCalls = "rectangle_calls",
+        /// Plain runs in batched calls.
+        Runs = "runs",
+        /// Plain runs by a call each.
+        RunCalls = "run_calls",
+        /// A kernel and a ring of device memory before the copy engine.
+        Staged = "staged",
+        /// A kernel on mapped host memory.
+        Mapped = "mapped",
+    }
+}
+
+named! {
+    /// How computing waits for a load-back.
+    pub enum LoadWait("load wait") {
+        /// Each layer waits for its own rows.
+        ByLayer = "by-layer",
+        /// The first layer waits for the rows of all layers.
+        Whole = "whole",
+    }
+}
+
 /// A fault that the replay plants, to show that the verifier sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -184,6 +216,12 @@ pub struct ComputeModel {
     pub layer_us: f64,
     /// Sustained TFLOP/s of one rank; without it tokens cost nothing beyond `layer_us`.
     pub prefill_tflops: Option<f64>,
+    /// Sustained TFLOP/s of one rank in attention; without it `prefill_tflops` counts there too.
+    pub attention_tflops: Option<f64>,
+    /// Decode steps that a replica runs after each prefill, before the next request.
+    pub decode_steps: u32,
+    /// Microseconds of a decode step.
+    pub decode_step_us: f64,
     /// Factor on arrival times; 0 starts each request when the one before it has ended.
     pub time_scale: f64,
 }
@@ -193,6 +231,9 @@ impl Default for ComputeModel {
         Self {
             layer_us: 0.0,
             prefill_tflops: None,
+            attention_tflops: None,
+            decode_steps: 0,
+            decode_step_us: 0.0,
             time_scale: 0.0,
         }
     }
@@ -230,6 +271,8 @@ pub struct ReplayConfig {
     pub host_layout: striata_core::HostLayout,
     /// Device.
     pub device: DeviceChoice,
+    /// Which way the bytes of copies take.
+    pub copy_path: CopyPathChoice,
     /// Bytes a row instead of the model's, to fit a small machine.
     pub scale_rows: Option<u32>,
     /// No bytes: index, allocators and policies alone.

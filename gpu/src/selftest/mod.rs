@@ -152,7 +152,11 @@ pub trait Subject: DecodeDevice + ValueDevice {
     }
 }
 
-impl Subject for SimDevice {}
+impl Subject for SimDevice {
+    fn own_checks() -> Vec<Check<Self>> {
+        decode::checks()
+    }
+}
 
 #[cfg(feature = "cuda")]
 impl Subject for crate::cuda::CudaDevice {

@@ -5,9 +5,11 @@
 //! by layer behind the gates, confirm, insert, release, and wait until every copy has ended. So a
 //! request finds what the ones before it left, whatever the speed of the machine. Replicas take
 //! requests by session (or by prefix block where sessions are not told) modulo their number.
+//! [`OneReplica`] is one of them in the hands of another program.
 
 mod bytes;
 mod checks;
+mod copy_paths;
 mod devices;
 pub(crate) mod engine;
 mod fault;
@@ -18,10 +20,12 @@ pub(crate) mod plan;
 mod random_faults;
 mod replica;
 mod row_log;
+mod single;
 mod spans;
 mod totals;
 
 pub use devices::Devices;
+pub use single::{CopiedBytes, LoadStyle, OneReplica, RankPools};
 
 use std::time::Instant;
 
@@ -38,6 +42,7 @@ use crate::tally::Tally;
 use crate::trace::TraceReader;
 use bytes::WholeEngine;
 use checks::Checks;
+use copy_paths::Paths;
 use engine::Engine;
 use metadata::PlannerOnly;
 use plan::Plan;
@@ -82,6 +87,7 @@ pub fn replay(
                 plan: &plan,
                 faults,
                 attend: attending,
+                paths: Paths::simulated(config.copy_path),
             };
             run_with_bytes(run, devices, report, observer)
         }
@@ -93,12 +99,14 @@ pub fn replay(
             }))
         }
         Devices::Cuda(device) => {
+            let paths = Paths::of(config.copy_path, &device);
             let devices = (0..plan.topology.tp()).map(|_| device.clone()).collect();
             let run = Run {
                 config,
                 plan: &plan,
                 faults: None,
                 attend: attending,
+                paths,
             };
             run_with_bytes(run, devices, report, observer)
         }
@@ -115,6 +123,7 @@ struct Run<'a, D: Device> {
     plan: &'a Plan,
     faults: Option<FaultSource>,
     attend: MakeAttendant<D>,
+    paths: Paths,
 }
 
 /// The attention of a replica whose devices run the decode path.
@@ -138,6 +147,9 @@ fn run_with_bytes<D: Device>(
     let Run { config, plan, .. } = on;
     let mut setup = HiCacheSetup::new(plan.planner());
     setup.host_layout = config.host_layout;
+    setup.transfer.paths = on.paths.rules;
+    report.config.copy_paths.clone_from(&on.paths.origin);
+    report.notices.extend(on.paths.notice.clone());
     let (l1_bytes, l2_bytes) = plan.bytes_per_rank();
     report.l1.bytes_per_rank = l1_bytes;
     report.l2.bytes_per_rank = l2_bytes;
