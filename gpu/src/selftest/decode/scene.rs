@@ -149,6 +149,9 @@ fn lanes(random: &mut Random, count: usize) -> Vec<u16> {
     (0..count).map(|_| lane()).collect()
 }
 
+/// Outputs and log-sum-exps of all rows of one rank, in f64.
+pub(super) type Reference<B> = (Vec<f64>, Vec<Lse<B, f64>>);
+
 /// One rank of a case.
 pub(super) struct Scene<D: DecodeDevice> {
     pub(super) case: Case,
@@ -335,7 +338,7 @@ impl<D: DecodeDevice> Scene<D> {
     }
 
     /// What the outputs must be.
-    pub(super) fn reference<B: LogBase>(&self) -> Result<(Vec<f64>, Vec<Lse<B, f64>>), Failure> {
+    pub(super) fn reference<B: LogBase>(&self) -> Result<Reference<B>, Failure> {
         let rows = usize::try_from(self.case.shape().rows())?;
         let (mut o, mut lse) = (vec![0.0; rows * LATENT], vec![Lse::EMPTY; rows]);
         let host = HostAttend {
