@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use striata_core::stripe::whole_share;
 use striata_core::{L1Page, Rank, Stripe};
 use striata_kernels::decode::attend::HostAttend;
 use striata_kernels::decode::plan::HostPlan;
@@ -87,7 +88,7 @@ impl Case {
 
     /// Messages: one a rank where the heads allow it.
     pub(super) fn form(&self) -> OutputForm {
-        let shared = self.heads.is_multiple_of(self.dcp);
+        let shared = whole_share(self.heads, self.dcp).is_some();
         OutputForm {
             kind: self.kind,
             destinations: if shared { self.dcp } else { 1 },
