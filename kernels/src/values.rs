@@ -40,7 +40,7 @@ impl RowSeed {
     #[must_use]
     pub fn value(self, layer: u32, lane: u32) -> f32 {
         let word = self.word(layer, lane / 2);
-        let half = if lane % 2 == 0 {
+        let half = if lane.is_multiple_of(2) {
             word << 16
         } else {
             word & 0xFFFF_0000
