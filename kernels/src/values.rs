@@ -112,7 +112,6 @@ pub fn fill(dense: &[AtomicU32], row_words: u32, layer: u32, seeds: &[RowSeed]) 
 mod tests {
     use super::*;
 
-    // Seen to fail if the exponent takes another bit of the hash.
     #[test]
     fn lanes_are_of_magnitude_a_quarter_to_one_and_centred() {
         let (mut sum, mut negative) = (0.0f64, 0);
