@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use striata_bench::transfer::{Group, TransferOptions};
 use striata_replay::DeviceChoice;
 
+use super::decode_bench::DecodeBenchArgs;
 use super::output::ProgressArgs;
 use super::pinning::PinningBenchArgs;
 
@@ -23,6 +24,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Measure copies between the tiers against one large copy call, and compute beside them
     Transfer(TransferBenchArgs),
+    /// Measure attention, merges, layers and steps of the decode path against the device's ceilings
+    Decode(DecodeBenchArgs),
     /// Measure how fast the host tier becomes usable and grows, against cudaHostAlloc
     Pinning(PinningBenchArgs),
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `striata bench`.
 
+mod decode;
 mod pinning;
 mod table;
 mod transfer;
@@ -19,5 +20,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8, CliError> {
     match &args.command {
         BenchCommand::Transfer(args) => transfer::run(args),
         BenchCommand::Pinning(args) => pinning::run(args),
+        BenchCommand::Decode(args) => decode::run(args),
     }
 }
