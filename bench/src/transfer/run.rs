@@ -147,17 +147,18 @@ impl<'a, D: Subject> Bench<'a, D> {
         }
     }
 
-    /// Notes that a part ended early, and waits for what it left behind, so that the next one finds
-    /// an idle engine.
+    /// Notes that a part ended early, waits for what it left behind, and fills the host pool anew, so
+    /// that the next part finds an idle engine and known bytes.
     fn failed_part(&mut self, group: Group, error: &BenchError) {
         tracing::error!(part = group.name(), %error, "a part ended early");
         self.failed.push(Skipped {
             name: group.name().to_owned(),
             why: error.to_string(),
         });
-        // A poisoned engine says so again in the next part.
+        // A poisoned engine or a lost device says so again in the next part.
         let _ = self.engine.drain();
         self.engine.poll(&mut Vec::new());
+        let _ = self.store_everything();
     }
 
     /// A name for the next job.
