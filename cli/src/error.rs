@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use striata_bench::decode::DecodeBenchError;
+use striata_bench::offload::OffloadError;
 use striata_bench::transfer::BenchError;
 use striata_replay::{ConfigError, ReplayError};
 
@@ -35,6 +36,9 @@ pub(crate) enum CliError {
     /// A benchmark of the decode path ended early.
     #[error(transparent)]
     DecodeBench(#[from] DecodeBenchError),
+    /// The offload benchmark ended early.
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
     /// A picture could not be made.
     #[error(transparent)]
     Plot(#[from] PlotError),
@@ -63,8 +67,10 @@ impl CliError {
             Self::Usage(_) | Self::Config(_) | Self::Create { .. } => EXIT_USAGE,
             Self::Replay(error) if error.is_usage() => EXIT_USAGE,
             Self::Bench(error) if error.is_usage() => EXIT_USAGE,
+            Self::Offload(error) if error.is_usage() => EXIT_USAGE,
             Self::Bench(_)
             | Self::DecodeBench(_)
+            | Self::Offload(_)
             | Self::Replay(_)
             | Self::Plot(_)
             | Self::Write { .. } => EXIT_FAILED,
