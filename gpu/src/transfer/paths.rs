@@ -55,6 +55,12 @@ impl CopyPath {
         Self::Mapped,
     ];
 
+    /// Whether bytes go through a ring of device memory.
+    #[must_use]
+    pub const fn is_staged(self) -> bool {
+        matches!(self, Self::Staged)
+    }
+
     /// Its name in tables and settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -111,8 +117,8 @@ pub struct DirectionPaths {
     pub uniform: PageGrid,
     /// Pages of separate planes.
     pub separate: PageGrid,
-    /// Row lists are staged if the host rows form runs of at least this many bytes on average,
-    /// else they go by a kernel on mapped memory; 0: always, `u64::MAX`: never.
+    /// Row lists are staged if the host rows form runs of at least this many bytes on average and
+    /// the ring is there, else they go by a kernel on mapped memory; 0: always, `u64::MAX`: never.
     pub stage_rows_from: u64,
 }
 

@@ -113,7 +113,14 @@ fn b25_b26_no_path_races_whatever_the_order() {
 #[test]
 fn b25_row_lists_do_not_race_whatever_the_order() {
     for seed in 0..24 {
-        let (rig, scheduler) = rig(seed, |config| config);
+        let staged = seed & 1 == 1;
+        let (rig, scheduler) = rig(seed, |config| TransferConfig {
+            paths: config.paths.forced_rows(staged),
+            staging_bytes: 4 * 256,
+            ..config
+        });
+        rig.engine.reserve_staging(Direction::HostToDevice).unwrap();
+        rig.engine.reserve_staging(Direction::DeviceToHost).unwrap();
         for (l1, _) in FIVE {
             rig.fill(l1, 100 + u64::from(l1));
         }
