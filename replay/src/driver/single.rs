@@ -85,7 +85,7 @@ pub struct OneReplica<D: Device> {
 
 #[derive(Debug)]
 enum Inner<D: Device> {
-    Bytes(Replica<WholeEngine<D>>),
+    Bytes(Box<Replica<WholeEngine<D>>>),
     Planner(Replica<PlannerOnly>),
 }
 
@@ -125,7 +125,11 @@ impl<D: Device> OneReplica<D> {
         }
         let shards = ShardGroup::new(plan.pool, devices, planes, hosts, &setup.transfer)?;
         let engine = WholeEngine::over(&plan, HiCache::with_shards(&setup, shards)?)?;
-        Self::over(config, plan, Inner::Bytes(Replica::new(0, engine)))
+        Self::over(
+            config,
+            plan,
+            Inner::Bytes(Box::new(Replica::new(0, engine))),
+        )
     }
 
     /// A replica without bytes: loads take no time, computing takes what the compute model says.

@@ -62,7 +62,10 @@ impl AttendOp {
         for place in 0..u64::from(self.shape.attend.batch) {
             let last = self.shape.attend.queries - 1;
             let rows = self.visible(place, last);
-            for (index, start) in (0..rows).step_by(kernel_rows as usize).enumerate() {
+            for (index, start) in (0..rows)
+                .step_by(self.shape.kernel_rows as usize)
+                .enumerate()
+            {
                 let cell = self.cell(place, index as u64);
                 if let Some(row) = self.plane.row_of(cell, kernel_rows, start) {
                     let end = row + kernel_rows.min(rows - start);
@@ -130,7 +133,8 @@ impl AttendOp {
             }
             for query in &mut running {
                 let seen = query.visible.saturating_sub(first).min(count);
-                query.add(&tile[..seen as usize * LANES], self.scale);
+                let seen = usize::try_from(seen).unwrap_or(TILE);
+                query.add(&tile[..seen * LANES], self.scale);
             }
         }
         for (row, query) in rows.zip(running) {

@@ -198,7 +198,7 @@ impl DecodeDevice for SimDevice {
         for (count, stride) in sizes.into_iter().zip(job.query_strides) {
             check::check_words("attend: a stride of the queries", stride)?;
             let steps = u64::from(count).saturating_sub(1);
-            let bytes = steps.checked_mul(stride).unwrap_or(u64::MAX);
+            let bytes = steps.saturating_mul(stride);
             query_bytes = query_bytes.saturating_add(bytes);
         }
         let query = Span::new("attend: the queries", job.query, query_bytes & !(WORD - 1))?;

@@ -2,6 +2,7 @@
 //! The operations against the references of the contracts, and under the scheduler's watch.
 #![allow(
     clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     reason = "small numbers of these tests"
 )]
 
