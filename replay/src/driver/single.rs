@@ -86,7 +86,7 @@ pub struct OneReplica<D: Device> {
 #[derive(Debug)]
 enum Inner<D: Device> {
     Bytes(Box<Replica<WholeEngine<D>>>),
-    Planner(Replica<PlannerOnly>),
+    Planner(Box<Replica<PlannerOnly>>),
 }
 
 impl<D: Device> OneReplica<D> {
@@ -139,7 +139,11 @@ impl<D: Device> OneReplica<D> {
     pub fn without_bytes(config: &ReplayConfig) -> Result<Self, ReplayError> {
         let plan = Plan::new(config)?;
         let planner = PlannerOnly::new(&plan)?;
-        Self::over(config, plan, Inner::Planner(Replica::new(0, planner)))
+        Self::over(
+            config,
+            plan,
+            Inner::Planner(Box::new(Replica::new(0, planner))),
+        )
     }
 
     fn over(config: &ReplayConfig, plan: Plan, inner: Inner<D>) -> Result<Self, ReplayError> {
