@@ -283,8 +283,7 @@ mod tests {
         assert!(pool.free(&[L1Page::new(0)]).is_err());
     }
 
-    /// Seen to fail if free pages are taken back once more.
-    #[test]
+    /    #[test]
     fn b29_double_free_names_the_page_and_changes_nothing() {
         let mut pool = PageAllocator::<L2>::new(8, 0);
         let mut got: Vec<L2Page> = Vec::new();
@@ -304,8 +303,7 @@ mod tests {
         assert!(!pool.is_free(got[0]));
     }
 
-    /// Seen to fail if one page of each list is not taken back.
-    #[test]
+    /    #[test]
     fn b32_a_million_cycles_keep_the_bookkeeping_where_it_was() {
         let mut pool = PageAllocator::<L2>::new(8192, 0);
         let words = pool.free.words_held();
@@ -332,7 +330,6 @@ mod tests {
         assert_eq!(pool.free.words_held(), words);
     }
 
-    // Seen to fail if new pages are not counted as free, or a page in use becomes free.
     #[test]
     fn a_tier_that_grows_hands_out_its_new_pages_and_no_old_one_twice() {
         let mut pool = PageAllocator::<L2>::new(3, 0);
