@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use striata_bench::decode::DecodeBenchError;
+use striata_bench::offload::OffloadError;
 use striata_bench::transfer::BenchError;
 use striata_replay::{ConfigError, ReplayError};
 
@@ -31,6 +33,12 @@ pub(crate) enum CliError {
     /// A benchmark ended early.
     #[error(transparent)]
     Bench(#[from] BenchError),
+    /// A benchmark of the decode path ended early.
+    #[error(transparent)]
+    DecodeBench(#[from] DecodeBenchError),
+    /// The offload benchmark ended early.
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
     /// A picture could not be made.
     #[error(transparent)]
     Plot(#[from] PlotError),
@@ -59,7 +67,13 @@ impl CliError {
             Self::Usage(_) | Self::Config(_) | Self::Create { .. } => EXIT_USAGE,
             Self::Replay(error) if error.is_usage() => EXIT_USAGE,
             Self::Bench(error) if error.is_usage() => EXIT_USAGE,
-            Self::Bench(_) | Self::Replay(_) | Self::Plot(_) | Self::Write { .. } => EXIT_FAILED,
+            Self::Offload(error) if error.is_usage() => EXIT_USAGE,
+            Self::Bench(_)
+            | Self::DecodeBench(_)
+            | Self::Offload(_)
+            | Self::Replay(_)
+            | Self::Plot(_)
+            | Self::Write { .. } => EXIT_FAILED,
         }
     }
 }

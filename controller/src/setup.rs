@@ -122,7 +122,11 @@ impl HiCacheSetup {
         ShardGroup::with_pools(devices, &main, &sides, &self.transfer)
     }
 
-    fn host_pool<D: Device>(
+    /// Allocates the host shard of a pool on one rank; none if L2 is off.
+    ///
+    /// # Errors
+    /// Memory that cannot be had or page-locked.
+    pub fn host_pool<D: Device>(
         &self,
         device: &D,
         geometry: PoolGeometry,

@@ -5,9 +5,9 @@
 //! on by default) on GPUs. [`selftest`] checks either.
 #![deny(unsafe_code)]
 
-pub mod cells;
 #[cfg(not(loom))]
 pub mod calibrate;
+pub mod cells;
 #[cfg(not(loom))]
 mod check;
 #[cfg(not(loom))]

@@ -11,7 +11,9 @@
 //!            + 2 * layers * heads * (query-key lanes + value lanes) * (n * h + n * (n + 1) / 2)
 //! ```
 //!
-//! for n computed tokens behind h tokens of prefix. Decoding is not modelled.
+//! for n computed tokens behind h tokens of prefix. The second line, attention, may have a rate of
+//! its own. Projecting the latent rows of the prefix up again is not counted. Decoding is a number
+//! of steps of equal length after each prefill, before the next request.
 
 use crate::config::ComputeModel;
 use crate::error::ConfigError;
@@ -27,10 +29,11 @@ const MOST: f64 = 1e9;
 #[derive(Clone, Copy, Debug)]
 pub struct Compute {
     layer_ns: f64,
-    /// Nanoseconds of a layer for one operation of the whole model.
-    ns_per_flop: f64,
-    flops_per_token: f64,
-    flops_per_pair: f64,
+    /// Nanoseconds of a layer for a computed token, and for a pair of a query and a key.
+    ns_per_token: f64,
+    ns_per_pair: f64,
+    decode_steps: u32,
+    decode_step_ns: f64,
     time_scale: f64,
 }
 
@@ -42,16 +45,24 @@ impl Compute {
     pub fn new(config: &ComputeModel, model: &ModelShape, ranks: u32) -> Result<Self, ConfigError> {
         let from_zero = |what, value: f64| in_range(what, value, (0.0..=MOST).contains(&value));
         let layer_us = from_zero("layer time in microseconds", config.layer_us)?;
+        let decode_step_us = from_zero("decode step in microseconds", config.decode_step_us)?;
         let time_scale = from_zero("time scale", config.time_scale)?;
         let layers = f64::from(model.layers);
-        let (ns_per_flop, parameters) = match (config.prefill_tflops, model.active_parameters) {
-            (None, _) => (0.0, 0.0),
-            (Some(rate), Some(parameters)) => {
-                let positive = rate > 0.0 && rate <= MOST;
-                let rate = in_range("prefill rate in TFLOP/s", rate, positive)?;
+        // Nanoseconds of a layer for one operation of the whole model.
+        let ns_per_flop = |what, rate: Option<f64>| match rate {
+            None => Ok::<f64, ConfigError>(0.0),
+            Some(rate) => {
+                let rate = in_range(what, rate, rate > 0.0 && rate <= MOST)?;
                 let per_second = rate * FLOPS_PER_TERA * f64::from(ranks);
-                (NANOS_PER_SECOND / per_second / layers, float(parameters))
+                Ok(NANOS_PER_SECOND / per_second / layers)
             }
+        };
+        let dense = ns_per_flop("prefill rate in TFLOP/s", config.prefill_tflops)?;
+        let attention = config.attention_tflops.or(config.prefill_tflops);
+        let attention = ns_per_flop("attention rate in TFLOP/s", attention)?;
+        let parameters = match (config.prefill_tflops, model.active_parameters) {
+            (None, _) => 0.0,
+            (Some(_), Some(parameters)) => float(parameters),
             (Some(_), None) => {
                 return Err(ConfigError::NoActiveParameters {
                     model: model.name.clone(),
@@ -61,9 +72,10 @@ impl Compute {
         let lanes = f64::from(model.query_key_lanes) + f64::from(model.value_lanes);
         Ok(Self {
             layer_ns: layer_us * NANOS_PER_MICRO,
-            ns_per_flop,
-            flops_per_token: 2.0 * parameters,
-            flops_per_pair: 2.0 * layers * f64::from(model.heads) * lanes,
+            ns_per_token: 2.0 * parameters * dense,
+            ns_per_pair: 2.0 * layers * f64::from(model.heads) * lanes * attention,
+            decode_steps: config.decode_steps,
+            decode_step_ns: decode_step_us * NANOS_PER_MICRO,
             time_scale,
         })
     }
@@ -78,8 +90,18 @@ impl Compute {
     pub fn layer_nanos(&self, computed: u64, prefix: u64) -> u64 {
         let (n, h) = (float(computed), float(prefix));
         let pairs = n * h + n * (n + 1.0) / 2.0;
-        let flops = self.flops_per_token * n + self.flops_per_pair * pairs;
-        (self.layer_ns + flops * self.ns_per_flop).round() as u64
+        (self.layer_ns + n * self.ns_per_token + pairs * self.ns_per_pair).round() as u64
+    }
+
+    /// Nanoseconds of each decode step between two requests.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is not negative, and `as` saturates"
+    )]
+    pub fn decode_steps(&self) -> impl Iterator<Item = u64> + use<> {
+        let nanos = self.decode_step_ns.round() as u64;
+        (0..self.decode_steps).map(move |_| nanos)
     }
 
     /// Nanoseconds after the replay's start at which a request of `arrival` seconds arrives; none
@@ -131,6 +153,7 @@ mod tests {
             layer_us,
             prefill_tflops,
             time_scale: 2.0,
+            ..ComputeModel::default()
         };
         Compute::new(&config, &model(), 4).unwrap()
     }
@@ -142,6 +165,21 @@ mod tests {
         // attention; 4 ranks of 1e-3 TFLOP/s: 202_010_000 / 4e9 s over 10 layers.
         let nanos = compute(1.0, Some(1e-3)).layer_nanos(100, 50);
         assert_eq!(nanos, 1000 + 5_050_250);
+    }
+
+    #[test]
+    fn attention_has_a_rate_of_its_own_and_decode_steps_are_equal() {
+        let config = ComputeModel {
+            prefill_tflops: Some(1e-3),
+            attention_tflops: Some(2e-3),
+            decode_steps: 2,
+            decode_step_us: 7.5,
+            ..ComputeModel::default()
+        };
+        let compute = Compute::new(&config, &model(), 4).unwrap();
+        // As above, with attention twice as fast: (2e8 / 4e9 + 2_010_000 / 8e9) s over 10 layers.
+        assert_eq!(compute.layer_nanos(100, 50), 5_000_000 + 25_125);
+        assert_eq!(compute.decode_steps().collect::<Vec<_>>(), [7500, 7500]);
     }
 
     #[test]
@@ -158,6 +196,7 @@ mod tests {
                 layer_us,
                 prefill_tflops,
                 time_scale,
+                ..ComputeModel::default()
             };
             Compute::new(&config, &model(), 1).unwrap_err();
         };

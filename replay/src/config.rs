@@ -129,6 +129,16 @@ named! {
     }
 }
 
+named! {
+    /// How computing waits for a load-back.
+    pub enum LoadWait("load wait") {
+        /// Each layer waits for its own rows.
+        ByLayer = "by-layer",
+        /// The first layer waits for the rows of all layers.
+        Whole = "whole",
+    }
+}
+
 /// A fault that the replay plants, to show that the verifier sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -206,6 +216,12 @@ pub struct ComputeModel {
     pub layer_us: f64,
     /// Sustained TFLOP/s of one rank; without it tokens cost nothing beyond `layer_us`.
     pub prefill_tflops: Option<f64>,
+    /// Sustained TFLOP/s of one rank in attention; without it `prefill_tflops` counts there too.
+    pub attention_tflops: Option<f64>,
+    /// Decode steps that a replica runs after each prefill, before the next request.
+    pub decode_steps: u32,
+    /// Microseconds of a decode step.
+    pub decode_step_us: f64,
     /// Factor on arrival times; 0 starts each request when the one before it has ended.
     pub time_scale: f64,
 }
@@ -215,6 +231,9 @@ impl Default for ComputeModel {
         Self {
             layer_us: 0.0,
             prefill_tflops: None,
+            attention_tflops: None,
+            decode_steps: 0,
+            decode_step_us: 0.0,
             time_scale: 0.0,
         }
     }

@@ -8,7 +8,7 @@
 //! | [`workload`] | tokens and page keys from block ids |
 //! | [`compute`] | how long a prefill computes |
 //! | `attend` | attention over what was loaded back, checked from tokens alone |
-//! | [`replay`] | the driver |
+//! | [`replay`], [`OneReplica`] | the driver, of a whole trace or request by request |
 //! | [`report`] | what was found |
 //! | [`mod@sweep`] | many replays over a grid |
 #![forbid(unsafe_code)]
@@ -30,10 +30,10 @@ pub mod workload;
 
 pub use capacity::HostCapacity;
 pub use config::{
-    ComputeModel, CopyPathChoice, DeviceChoice, Fault, KeySource, Outputs, Parallel, RandomFaults,
-    ReplayConfig, Selection, TraceSource, VerifyPolicy,
+    ComputeModel, CopyPathChoice, DeviceChoice, Fault, KeySource, LoadWait, Outputs, Parallel,
+    RandomFaults, ReplayConfig, Selection, TraceSource, VerifyPolicy,
 };
-pub use driver::{Devices, replay};
+pub use driver::{CopiedBytes, Devices, LoadStyle, OneReplica, RankPools, replay};
 pub use error::{ConfigError, ReplayError};
 pub use model::ModelShape;
 pub use report::{Outcome, ReplayObserver, ReplayReport, RequestRecord};

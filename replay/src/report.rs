@@ -270,6 +270,12 @@ pub struct ConfigEcho {
     pub layer_us: f64,
     /// Sustained TFLOP/s of a rank.
     pub prefill_tflops: Option<f64>,
+    /// Of them in attention, if that has a rate of its own.
+    pub attention_tflops: Option<f64>,
+    /// Decode steps after each prefill.
+    pub decode_steps: u32,
+    /// Microseconds of one.
+    pub decode_step_us: f64,
 }
 
 /// A whole replay.

@@ -58,6 +58,12 @@ fn bundled_traces_have_the_counts_of_their_statistics() {
         (requests, input, output),
         (49_334, 6_037_445_403, 21_709_920)
     );
+    // The same sessions, side by side in another way.
+    let (requests, input, output, _) = of(Bundled::AgenticCcU256);
+    assert_eq!(
+        (requests, input, output),
+        (49_334, 6_037_445_403, 21_709_920)
+    );
 }
 
 #[test]

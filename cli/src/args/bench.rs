@@ -5,6 +5,8 @@ use clap::{Args, Subcommand};
 use striata_bench::transfer::{Group, TransferOptions};
 use striata_replay::DeviceChoice;
 
+use super::decode_bench::DecodeBenchArgs;
+use super::offload::OffloadBenchArgs;
 use super::output::ProgressArgs;
 use super::pinning::PinningBenchArgs;
 
@@ -21,6 +23,10 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Measure copies between the tiers against one large copy call, and compute beside them
     Transfer(TransferBenchArgs),
+    /// Measure attention, merges, layers and steps of the decode path against the device's ceilings
+    Decode(DecodeBenchArgs),
+    /// Serve the same requests through five systems and compare times to first token
+    Offload(Box<OffloadBenchArgs>),
     /// Measure how fast the host tier becomes usable and grows, against cudaHostAlloc
     Pinning(PinningBenchArgs),
 }

@@ -2,10 +2,12 @@
 //! What the command line says, typed. What it means is decided by the crates below.
 
 mod bench;
+mod decode_bench;
 mod defaults;
 mod doctor;
 mod engine;
 mod hicache;
+mod offload;
 mod output;
 mod pinning;
 mod replay;
@@ -17,7 +19,9 @@ mod workload;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::bench::{BenchArgs, BenchCommand, TransferBenchArgs};
+pub(crate) use self::decode_bench::DecodeBenchArgs;
 pub(crate) use self::doctor::DoctorArgs;
+pub(crate) use self::offload::OffloadBenchArgs;
 pub(crate) use self::output::{OutputArgs, ProgressArgs};
 pub(crate) use self::pinning::PinningBenchArgs;
 pub(crate) use self::replay::ReplayArgs;

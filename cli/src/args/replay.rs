@@ -20,7 +20,7 @@ use crate::error::CliError;
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// Trace file (JSONL or CSV, plain or zstd), - for standard input, or a bundled trace:
-    /// mooncake_conversation, agentic_cc_u64
+    /// mooncake_conversation, agentic_cc_u64, agentic_cc_u256
     #[arg(value_name = "TRACE", default_value = defaults::REPLAY_TRACE)]
     trace: String,
     #[command(flatten)]

@@ -45,6 +45,7 @@ impl WorkloadArgs {
             layer_us: self.layer_us,
             prefill_tflops: self.prefill_tflops,
             time_scale: self.time_scale,
+            ..ComputeModel::default()
         }
     }
 }

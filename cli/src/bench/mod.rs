@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `striata bench`.
 
+mod decode;
+mod offload;
 mod pinning;
 mod table;
 mod transfer;
@@ -8,6 +10,8 @@ mod transfer;
 use crate::args::{BenchArgs, BenchCommand};
 use crate::error::CliError;
 
+/// The link was too slow for the figures to mean anything.
+const EXIT_VOID: u8 = 3;
 /// A bar was missed.
 const EXIT_MISSED: u8 = 4;
 
@@ -18,6 +22,8 @@ const EXIT_MISSED: u8 = 4;
 pub(crate) fn run(args: &BenchArgs) -> Result<u8, CliError> {
     match &args.command {
         BenchCommand::Transfer(args) => transfer::run(args),
+        BenchCommand::Offload(args) => offload::run(args),
         BenchCommand::Pinning(args) => pinning::run(args),
+        BenchCommand::Decode(args) => decode::run(args),
     }
 }

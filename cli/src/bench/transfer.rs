@@ -6,14 +6,11 @@ use striata::gpu::sim::{SimConfig, SimDevice};
 use striata_bench::transfer::{Outcome, Subject, TransferReport, run as measure};
 use striata_replay::{ConfigError, DeviceChoice};
 
-use super::{EXIT_MISSED, table};
+use super::{EXIT_MISSED, EXIT_VOID, table};
 use crate::args::TransferBenchArgs;
 use crate::error::{CliError, EXIT_FAILED, complain};
 use crate::output::{print, print_json};
 use crate::progress::Progress;
-
-/// The link was too slow for the figures to mean anything.
-const EXIT_VOID: u8 = 3;
 
 /// Measures, prints, and returns the exit code.
 ///

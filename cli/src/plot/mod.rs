@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pictures as SVG: panels of lines and panels of stacked bars, one look for all of them.
+//! Pictures as SVG: panels of lines, of stacked bars and of groups of bars, one look for all of them.
 //!
 //! Drawn into strings; whoever asked writes the file.
 
 mod bars;
+mod groups;
 mod lines;
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 pub(crate) use self::bars::{Bar, BarPanel, stacked_bars};
+pub(crate) use self::groups::{BarGroup, GroupPanel, Scale, grouped_bars};
 pub(crate) use self::lines::{Line, LinePanel, XAxis, line_panels};
 
 /// The drawing library refused; it draws into a string, so no file is to blame.

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use striata_core::{LayerId, OpId};
-use striata_gpu::Device;
 use striata_gpu::transfer::LoadGate;
+use striata_gpu::{Device, DeviceTime};
 
 use super::ShardGroup;
 use super::pool::PoolId;
@@ -57,6 +57,22 @@ impl<D: Device> LayerGates<D> {
                 .map_err(|source| Error::Gate { rank, pool, source })?;
         }
         Ok(())
+    }
+
+    /// When `layer` of the main pool was there, of all loads; none as long as one has not brought it.
+    /// Never blocks.
+    ///
+    /// # Errors
+    /// No such layer; a lost device.
+    pub fn layer_time(&self, layer: LayerId) -> Result<Option<DeviceTime>, Error> {
+        let mut latest = Some(DeviceTime::default());
+        let (rank, pool) = (self.rank, PoolId::MAIN);
+        for (_, gate) in self.gates.iter().filter(|(of, _)| *of == pool) {
+            let time = gate.layer_time(layer);
+            let time = time.map_err(|source| Error::Gate { rank, pool, source })?;
+            latest = latest.zip(time).map(|(one, other)| one.max(other));
+        }
+        Ok(latest)
     }
 }
 

@@ -12,8 +12,8 @@ use striata_kernels::rows::{self, RowParams, RowSpan, VerifyLog};
 
 use crate::device::{DeviceTime, Direction, Piece};
 use crate::error::GpuError;
-use crate::sim::decode::DecodeOp;
 use crate::planes::PlaneSpan;
+use crate::sim::decode::DecodeOp;
 use crate::sim::event::SimEvent;
 use crate::sim::memory::{SimMemory, copy_words, words_at};
 use crate::sim::names::OpKind;

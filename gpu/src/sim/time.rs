@@ -31,6 +31,8 @@ pub struct CostModel {
     pub descriptor_ns: u64,
     /// Nanoseconds in which the host submits a copy by a call of its own.
     pub single_ns: u64,
+    /// Nanoseconds that such a copy adds on the copy engine.
+    pub single_call_ns: u64,
     /// Nanoseconds that every row of a rectangle adds on the copy engine.
     pub rectangle_row_ns: u64,
     /// Nanoseconds of a row kernel.
@@ -45,6 +47,7 @@ impl Default for CostModel {
             call_ns: 4_100,
             descriptor_ns: 430,
             single_ns: 2_500,
+            single_call_ns: 3_060,
             rectangle_row_ns: 50,
             kernel_ns: 0,
         }
@@ -84,17 +87,18 @@ impl CostModel {
             Direction::DeviceToHost => self.device_to_host_bytes_per_s,
         };
         let (rows, calls, descriptor) = match form {
-            CopyForm::Runs => (0, 1, self.descriptor_ns),
-            CopyForm::Rectangles => (tally.rows, 1, self.descriptor_ns),
-            CopyForm::EachRun => (0, tally.pieces, self.single_ns),
-            CopyForm::EachRectangle => (tally.rows, 1, self.single_ns),
+            CopyForm::Runs => (0, self.call_ns, self.descriptor_ns),
+            CopyForm::Rectangles => (tally.rows, self.call_ns, self.descriptor_ns),
+            CopyForm::EachRun => {
+                let calls = tally.pieces.saturating_mul(self.single_call_ns);
+                (0, calls, self.single_ns)
+            }
+            CopyForm::EachRectangle => (tally.rows, self.call_ns, self.single_ns),
         };
         let rows = rows.saturating_mul(self.rectangle_row_ns);
         CopyCost {
             prepare: tally.pieces.saturating_mul(descriptor),
-            run: self
-                .call_ns
-                .saturating_mul(calls)
+            run: calls
                 .saturating_add(rows)
                 .saturating_add(wire_time(tally.bytes, rate)),
         }
@@ -175,7 +179,7 @@ mod tests {
         let mut clock = StreamClock::default();
         for layers in groups {
             let rows = layers * pages;
-            let pieces = if form == CopyForm::Runs { rows } else { pages };
+            let pieces = if form.is_of_runs() { rows } else { pages };
             let moved = tally(pieces, rows, rows * CHUNK);
             clock.copy(CostModel::default().copy(Direction::HostToDevice, form, moved));
         }
@@ -207,6 +211,17 @@ mod tests {
         }
         for (pages, expected) in [(1, 39.0), (8, 42.0), (64, 42.0)] {
             check_rate(CopyForm::Runs, pages, &[LAYERS], expected);
+        }
+        // A call a chunk: however many, and of any length.
+        for (pages, expected) in [(8, 16.8), (64, 17.0), (512, 16.7)] {
+            check_rate(CopyForm::EachRun, pages, &each, expected);
+        }
+        for (bytes, expected) in [(16_384, 5.0), (294_912, 34.1), (4_497_408, 52.9)] {
+            let mut clock = StreamClock::default();
+            let (way, form) = (Direction::HostToDevice, CopyForm::EachRun);
+            clock.copy(CostModel::default().copy(way, form, tally(99, 99, 99 * bytes)));
+            let modelled = (99 * bytes) as f64 / clock.now().as_nanos() as f64;
+            assert!((modelled / expected - 1.0f64).abs() < 0.07, "{modelled}");
         }
     }
 

@@ -208,6 +208,26 @@ impl<D: Device> LoadGate<D> {
         self.is_complete()?.then(|| self.synchronize()).transpose()
     }
 
+    /// When the group of `layer` had ended, whatever its copies delivered; none as long as it has
+    /// not, and of a group that was never submitted. Never blocks.
+    ///
+    /// # Errors
+    /// A layer that the pool does not have; a lost device.
+    pub fn layer_time(&self, layer: LayerId) -> Result<Option<DeviceTime>, GateError> {
+        let group = self.groups.group_of(layer).ok_or(GateError::NoSuchLayer {
+            op: self.op,
+            layer,
+            layers: self.groups.layers(),
+        })?;
+        let units = self.ends.get(group).copied().unwrap_or(0);
+        let submitted = self.state.submitted().unwrap_or(0);
+        match self.event_behind(units) {
+            Some(event) if units <= submitted => Ok(self.device.event_time(event)?),
+            Some(_) => Ok(None),
+            None => Ok(Some(self.issued)),
+        }
+    }
+
     /// Blocks the caller until every layer is loaded; returns when that was. It makes nothing
     /// faster.
     ///

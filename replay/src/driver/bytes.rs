@@ -32,6 +32,8 @@ pub(crate) struct WholeEngine<D: Device> {
     pub(super) attend: Option<Box<dyn Attendant<D>>>,
     /// When the replay began.
     origin: DeviceTime,
+    /// When the request that is served had its turn.
+    turn: DeviceTime,
     /// Ends of loads of the request that is served.
     loads: Vec<OpReport>,
     failed: Vec<FailedOp>,
@@ -41,7 +43,11 @@ pub(crate) struct WholeEngine<D: Device> {
 impl<D: Device> WholeEngine<D> {
     /// An engine over `devices`, one for each attention-TP rank.
     pub(crate) fn new(plan: &Plan, setup: &HiCacheSetup, devices: Vec<D>) -> Result<Self, Error> {
-        let cache = HiCache::new(setup, devices)?;
+        Self::over(plan, HiCache::new(setup, devices)?)
+    }
+
+    /// An engine over a cache that is there already.
+    pub(crate) fn over(plan: &Plan, cache: HiCache<D>) -> Result<Self, Error> {
         let shards = cache.shards().shards();
         let mut streams = Vec::with_capacity(shards.len());
         let mut logs = Vec::with_capacity(shards.len());
@@ -58,6 +64,7 @@ impl<D: Device> WholeEngine<D> {
             logs,
             attend: None,
             origin: now,
+            turn: now,
             loads: Vec::new(),
             failed: Vec::new(),
             totals: CopyTotals::default(),
@@ -72,7 +79,7 @@ impl<D: Device> WholeEngine<D> {
     fn arrive(&self, plan: &Plan, request: &Request) -> Result<DeviceTime, Error> {
         let now = now(self.shards());
         let arrival = plan.compute.arrival_nanos(request.arrival);
-        let arrival = arrival.map_or(now, |nanos| self.origin.plus(nanos));
+        let arrival = arrival.map_or(self.turn, |nanos| self.origin.plus(nanos));
         for (shard, stream) in self.shards().iter().zip(&self.streams) {
             shard.device().advance_to(now.max(arrival));
             shard.device().not_before(stream, now.max(arrival))?;
@@ -137,6 +144,10 @@ fn now<D: Device>(shards: &[Shard<D>]) -> DeviceTime {
 }
 
 impl<D: Device> Engine for WholeEngine<D> {
+    fn turn(&mut self) {
+        self.turn = now(self.shards());
+    }
+
     fn reserve(
         &mut self,
         plan: &Plan,
@@ -232,6 +243,20 @@ impl<D: Device> Engine for WholeEngine<D> {
 
     fn insert(&mut self, lease: &Lease, tokens: u64) -> Result<(), Error> {
         self.cache.insert(lease, tokens).map(|_| ())
+    }
+
+    fn decode(&mut self, plan: &Plan) -> Result<(), Error> {
+        let mut steps = 0;
+        for nanos in plan.compute.decode_steps() {
+            for (shard, stream) in self.shards().iter().zip(&self.streams) {
+                shard.device().occupy(stream, nanos)?;
+            }
+            steps += 1;
+        }
+        if steps > 0 {
+            self.finish()?;
+        }
+        Ok(())
     }
 
     fn settle(&mut self) -> Result<(), Error> {

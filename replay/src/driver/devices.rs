@@ -11,7 +11,7 @@ use striata_host::HostMemory;
 
 use super::plan::Plan;
 use super::row_log;
-use crate::config::DeviceChoice;
+use crate::config::{DeviceChoice, ReplayConfig};
 use crate::error::ConfigError;
 
 /// A device that was chosen.
@@ -62,9 +62,20 @@ pub(crate) fn simulated(plan: &Plan, replica: u32) -> Vec<SimDevice> {
 }
 
 impl Devices {
+    /// Refuses tiers of `ranks` ranks of a replay that do not fit where they will be.
+    ///
+    /// # Errors
+    /// Options that are refused; tiers that do not fit.
+    pub fn check_ranks(&self, config: &ReplayConfig, ranks: u32) -> Result<(), ConfigError> {
+        self.check_plan(&Plan::new(config)?, ranks)
+    }
+
     /// Refuses tiers that do not fit where they will be.
     pub(crate) fn check_memory(&self, plan: &Plan) -> Result<(), ConfigError> {
-        let ranks = plan.topology.tp();
+        self.check_plan(plan, plan.topology.tp())
+    }
+
+    fn check_plan(&self, plan: &Plan, ranks: u32) -> Result<(), ConfigError> {
         let (l1_bytes, l2_bytes) = plan.bytes_per_rank();
         let of_all = |bytes: u64| bytes.saturating_mul(ranks.into());
         let spare = HostMemory::probe().spare();
@@ -87,7 +98,7 @@ impl Devices {
             "GPU",
             ranks,
             l1_bytes,
-            on_gpu(plan),
+            on_gpu(plan, ranks),
             device.free_bytes()?,
         )?;
         spare.map_or(Ok(()), |spare| {
@@ -97,12 +108,10 @@ impl Devices {
 }
 
 /// Bytes of GPU memory of all ranks: L1 and the verifiers' logs.
-fn on_gpu(plan: &Plan) -> u64 {
+fn on_gpu(plan: &Plan, ranks: u32) -> u64 {
     let (l1_bytes, _) = plan.bytes_per_rank();
     let log = plan.verify_stride.map_or(0, |_| row_log::BYTES);
-    l1_bytes
-        .saturating_add(log)
-        .saturating_mul(plan.topology.tp().into())
+    l1_bytes.saturating_add(log).saturating_mul(ranks.into())
 }
 
 fn fits(

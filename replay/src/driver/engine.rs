@@ -51,6 +51,9 @@ pub(crate) struct FailedOp {
 
 /// The engine of one replica, in the order in which a step calls it.
 pub(crate) trait Engine {
+    /// The next request has its turn: one that does not say when it arrives arrives now.
+    fn turn(&mut self);
+
     /// Reserves the prompt's page table.
     fn reserve(
         &mut self,
@@ -84,6 +87,9 @@ pub(crate) trait Engine {
 
     /// Gives whole pages to the index and starts their stores.
     fn insert(&mut self, lease: &Lease, tokens: u64) -> Result<(), Error>;
+
+    /// Runs the decode steps between two requests.
+    fn decode(&mut self, plan: &Plan) -> Result<(), Error>;
 
     /// Waits until no copy is in flight. The replay does so after each request, so that what the
     /// next one finds does not depend on how fast the machine is.

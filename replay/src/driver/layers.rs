@@ -2,7 +2,8 @@
 //! The layers of a forward on every rank.
 //!
 //! A layer on a rank waits at its gate, verifies the rows that were hit, computes for as long as
-//! the compute model says, and writes the rows of the computed tokens.
+//! the compute model says, and writes the rows of the computed tokens. Where compute begins only
+//! after the whole load, the first layer waits for the last one.
 
 use std::sync::Arc;
 
@@ -15,13 +16,21 @@ use super::bytes::WholeEngine;
 use super::engine::Step;
 use super::plan::Plan;
 use super::spans::{computed_spans, hit_spans};
+use crate::config::LoadWait;
 
 /// What one rank does in every layer of a step.
 pub(super) struct RankWork<D: Device> {
     gates: LayerGates<D>,
     computed: Arc<[RowSpan]>,
-    /// Before and behind the gate of each layer.
-    waits: Vec<(D::Event, D::Event)>,
+    waits: Vec<Wait<D>>,
+}
+
+/// A wait at a gate.
+struct Wait<D: Device> {
+    /// What was waited for.
+    layer: LayerId,
+    before: D::Event,
+    behind: D::Event,
 }
 
 impl<D: Device> RankWork<D> {
@@ -82,7 +91,14 @@ impl<D: Device> WholeEngine<D> {
     ) -> Result<(), Error> {
         let (shard, stream) = (self.cache.shards().shard(rank)?, &self.streams[rank]);
         let device = shard.device();
-        wait_at_gate(device, stream, layer, work)?;
+        match plan.load_wait {
+            LoadWait::ByLayer => wait_at_gate(device, stream, layer, work)?,
+            LoadWait::Whole if layer.get() == 0 => {
+                let last = LayerId::new(plan.layers().saturating_sub(1));
+                wait_at_gate(device, stream, last, work)?;
+            }
+            LoadWait::Whole => {}
+        }
         let Some((plane, base)) = shard.planes().plane(layer) else {
             return Ok(());
         };
@@ -106,14 +122,18 @@ impl<D: Device> WholeEngine<D> {
         Ok(())
     }
 
-    /// The longest that a rank's layers waited for loads.
+    /// The longest that a rank's layers waited for loads. A wait for what is there already is none,
+    /// though passing it takes the device a moment.
     pub(super) fn stall(&self, works: &[RankWork<D>]) -> Result<u64, Error> {
         let mut longest = 0;
         for (shard, work) in self.shards().iter().zip(works) {
             let mut stall = 0u64;
-            for (before, behind) in &work.waits {
-                let before = shard.device().synchronize(before)?;
-                stall += shard.device().synchronize(behind)?.since(before);
+            for wait in &work.waits {
+                let before = shard.device().synchronize(&wait.before)?;
+                let loaded = work.gates.layer_time(wait.layer)?;
+                if loaded.is_some_and(|loaded| loaded > before) {
+                    stall += shard.device().synchronize(&wait.behind)?.since(before);
+                }
             }
             longest = longest.max(stall);
         }
@@ -135,7 +155,11 @@ fn wait_at_gate<D: Device>(
     device.record(&before, stream)?;
     work.gates.wait_layer(layer, stream)?;
     device.record(&behind, stream)?;
-    work.waits.push((before, behind));
+    work.waits.push(Wait {
+        layer,
+        before,
+        behind,
+    });
     Ok(())
 }
 

@@ -47,6 +47,8 @@ impl PlannerOnly {
 }
 
 impl Engine for PlannerOnly {
+    fn turn(&mut self) {}
+
     fn reserve(
         &mut self,
         plan: &Plan,
@@ -96,6 +98,13 @@ impl Engine for PlannerOnly {
     fn insert(&mut self, lease: &Lease, tokens: u64) -> Result<(), Error> {
         self.planner.insert(lease, tokens, true)?;
         self.settle()
+    }
+
+    fn decode(&mut self, plan: &Plan) -> Result<(), Error> {
+        for nanos in plan.compute.decode_steps() {
+            self.free_at_ns = self.free_at_ns.saturating_add(nanos);
+        }
+        Ok(())
     }
 
     fn settle(&mut self) -> Result<(), Error> {

@@ -5,6 +5,7 @@
 //! by layer behind the gates, confirm, insert, release, and wait until every copy has ended. So a
 //! request finds what the ones before it left, whatever the speed of the machine. Replicas take
 //! requests by session (or by prefix block where sessions are not told) modulo their number.
+//! [`OneReplica`] is one of them in the hands of another program.
 
 mod bytes;
 mod checks;
@@ -19,10 +20,12 @@ pub(crate) mod plan;
 mod random_faults;
 mod replica;
 mod row_log;
+mod single;
 mod spans;
 mod totals;
 
 pub use devices::Devices;
+pub use single::{CopiedBytes, LoadStyle, OneReplica, RankPools};
 
 use std::time::Instant;
 

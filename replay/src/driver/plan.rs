@@ -11,7 +11,7 @@ use striata_core::{
 };
 
 use crate::compute::Compute;
-use crate::config::{KeySource, Outputs, ReplayConfig, VerifyPolicy};
+use crate::config::{ComputeModel, KeySource, LoadWait, Outputs, ReplayConfig, VerifyPolicy};
 use crate::error::ConfigError;
 use crate::report::ConfigEcho;
 use crate::workload::Workload;
@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     /// Every n-th row is verified; none if nothing is.
     pub(crate) verify_stride: Option<u32>,
     pub(crate) scaled: bool,
+    /// How computing waits for loads.
+    pub(crate) load_wait: LoadWait,
     planner: PlannerConfig,
 }
 
@@ -91,7 +93,18 @@ impl Plan {
                 VerifyPolicy::None => None,
             },
             scaled: page != model_page,
+            load_wait: LoadWait::ByLayer,
             planner,
+        })
+    }
+
+    /// The same for requests that only fill the tiers: they compute nothing and verify nothing.
+    pub(crate) fn filling(&self, config: &ReplayConfig) -> Result<Self, ConfigError> {
+        let ranks = self.topology.attention_tp();
+        Ok(Self {
+            compute: Compute::new(&ComputeModel::default(), &config.model, ranks)?,
+            verify_stride: None,
+            ..self.clone()
         })
     }
 
@@ -147,6 +160,9 @@ impl Plan {
             time_scale: config.compute.time_scale,
             layer_us: config.compute.layer_us,
             prefill_tflops: config.compute.prefill_tflops,
+            attention_tflops: config.compute.attention_tflops,
+            decode_steps: config.compute.decode_steps,
+            decode_step_us: config.compute.decode_step_us,
             ..ConfigEcho::default()
         }
     }

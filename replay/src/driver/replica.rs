@@ -49,6 +49,11 @@ impl<E: Engine> Replica<E> {
         }
     }
 
+    /// What serves it.
+    pub(crate) const fn engine(&self) -> &E {
+        &self.engine
+    }
+
     /// Serves a request to its end; afterwards nothing is held and no copy is in flight.
     pub(crate) fn serve(
         &mut self,
@@ -57,6 +62,7 @@ impl<E: Engine> Replica<E> {
         checks: &mut Checks,
     ) -> Result<RequestRecord, Error> {
         let prompt = request.input_tokens;
+        self.engine.turn();
         // A request that cannot fit is not even named: its keys could be more than memory holds.
         if plan.stripe.pages_for(prompt) > plan.usable_pages() {
             return self.bypass(plan, request, Outcome::Refused);
@@ -162,6 +168,7 @@ impl<E: Engine> Replica<E> {
             Confirm::Pending { op } => return Err(Error::Unconfirmed { op }),
         };
         self.watch_levels(plan);
+        self.engine.decode(plan)?;
         Ok(Served {
             outcome,
             hit_tokens_l2,

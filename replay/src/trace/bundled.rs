@@ -10,6 +10,8 @@ named! {
         MooncakeConversation = "mooncake_conversation",
         /// Coding agents, 64 users side by side, blocks of 64 tokens.
         AgenticCcU64 = "agentic_cc_u64",
+        /// The same agents, 256 users side by side.
+        AgenticCcU256 = "agentic_cc_u256",
     }
 }
 
@@ -22,6 +24,7 @@ impl Bundled {
                 include_bytes!("../../traces/mooncake_conversation.jsonl.zst")
             }
             Self::AgenticCcU64 => include_bytes!("../../traces/agentic_cc_u64.jsonl.zst"),
+            Self::AgenticCcU256 => include_bytes!("../../traces/agentic_cc_u256.jsonl.zst"),
         }
     }
 }
