@@ -283,7 +283,8 @@ mod tests {
         assert!(pool.free(&[L1Page::new(0)]).is_err());
     }
 
-    /    #[test]
+    /// Seen to fail if free pages are taken back once more.
+    #[test]
     fn b29_double_free_names_the_page_and_changes_nothing() {
         let mut pool = PageAllocator::<L2>::new(8, 0);
         let mut got: Vec<L2Page> = Vec::new();
@@ -303,7 +304,8 @@ mod tests {
         assert!(!pool.is_free(got[0]));
     }
 
-    /    #[test]
+    /// Seen to fail if one page of each list is not taken back.
+    #[test]
     fn b32_a_million_cycles_keep_the_bookkeeping_where_it_was() {
         let mut pool = PageAllocator::<L2>::new(8192, 0);
         let words = pool.free.words_held();
