@@ -198,7 +198,7 @@ fn pools_that_could_not_grow_are_refused_at_once() {
     ));
     let absurd = growing(4, u32::MAX, Registrations::with_room(9));
     let absurd = HostPoolConfig {
-        page: PageGeometry::new(u32::MAX, u32::MAX - 3, 9).unwrap(),
+        page: PageGeometry::new(1 << 16, 1 << 16, 1 << 8).unwrap(),
         ..absurd
     };
     assert!(matches!(
