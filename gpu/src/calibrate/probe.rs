@@ -31,7 +31,8 @@ pub(super) fn measure<D: Device>(
         ..Measurements::default()
     };
     let most = PAGES.iter().copied().max().unwrap_or(1);
-    let share = options.budget / (ROW_BYTES.len() * KINDS.len() * DIRECTIONS.len()) as u32;
+    let series = ROW_BYTES.len() * KINDS.len() * DIRECTIONS.len();
+    let share = options.budget / u32::try_from(series).unwrap_or(u32::MAX);
     let mut until = share;
     for row_bytes in ROW_BYTES {
         if began.elapsed() >= options.budget * 3 {
