@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use striata_bench::decode::DecodeBenchError;
 use striata_bench::offload::OffloadError;
 use striata_bench::transfer::BenchError;
 use striata_replay::{ConfigError, ReplayError};
@@ -35,6 +36,9 @@ pub(crate) enum CliError {
     /// The offload benchmark ended early.
     #[error(transparent)]
     Offload(#[from] OffloadError),
+    /// A benchmark of the decode path ended early.
+    #[error(transparent)]
+    DecodeBench(#[from] DecodeBenchError),
     /// A picture could not be made.
     #[error(transparent)]
     Plot(#[from] PlotError),
@@ -65,6 +69,7 @@ impl CliError {
             Self::Bench(error) if error.is_usage() => EXIT_USAGE,
             Self::Offload(error) if error.is_usage() => EXIT_USAGE,
             Self::Bench(_)
+            | Self::DecodeBench(_)
             | Self::Offload(_)
             | Self::Replay(_)
             | Self::Plot(_)

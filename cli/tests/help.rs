@@ -88,7 +88,28 @@ fn doctor_speaks_in_sentences() {
     for part in ["core", "memory", "huge pages", "NUMA", "--device auto"] {
         assert!(text.contains(part), "{part:?} is missing from {text}");
     }
-    assert!(text.lines().all(|line| line.ends_with('.')), "{text}");
+    // Where there is a GPU its copy paths stand below, as a table.
+    let mut said = text
+        .lines()
+        .take_while(|line| !line.starts_with("Copy paths"));
+    assert!(said.all(|line| line.ends_with('.')), "{text}");
+}
+
+#[test]
+fn doctor_shows_the_copy_paths_of_the_simulated_device_as_simulated() {
+    let text = stdout(&striata(&["doctor", "--recalibrate"]));
+    for part in ["Copy paths of", "runs by 2", "* is chosen", "separate"] {
+        assert!(text.contains(part), "{part:?} is missing from {text}");
+    }
+    let report = stdout(&striata(&["doctor", "--recalibrate", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let found = &report["calibrations"][0];
+    assert_eq!(found["simulated"], report["auto_device"] == "sim");
+    assert_eq!(text.contains("SIMULATED"), report["auto_device"] == "sim");
+    let rows = found["rows"].as_array().expect("rows");
+    assert!(rows.len() > 100);
+    assert!(rows.iter().all(|row| row["gb_per_s"].as_f64() > Some(0.0)));
+    assert!(!stdout(&striata(&["doctor", "--no-calibrate"])).contains("Copy paths"));
 }
 
 #[test]

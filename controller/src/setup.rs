@@ -6,6 +6,7 @@ use std::sync::Arc;
 use striata_core::geometry::GeometryError;
 use striata_core::{EngineSettings, HostLayout, PoolGeometry, PoolKind};
 use striata_gpu::Device;
+use striata_gpu::calibrate::{Calibration, CalibrationError, CalibrationOptions, calibrate};
 use striata_gpu::planes::{L1Planes, PlanesError};
 use striata_gpu::transfer::TransferConfig;
 use striata_host::{HostPool, HostPoolConfig, HugePages};
@@ -73,6 +74,22 @@ impl HiCacheSetup {
             host_layout: settings.host_layout,
             ..Self::new(planner)
         })
+    }
+
+    /// Has the copies take the paths that are fastest on a device like those of the ranks: measures
+    /// it, or reads what is kept of it; see [`calibrate`]. Without this call the built-in table
+    /// decides. Ranks and replicas may differ in it, since only speed depends on it.
+    ///
+    /// # Errors
+    /// No room for the scratch pools; a device that fails. The built-in table stays then.
+    pub fn calibrate<D: Device>(
+        &mut self,
+        device: &D,
+        options: &CalibrationOptions,
+    ) -> Result<Calibration, CalibrationError> {
+        let found = calibrate(device, options)?;
+        self.transfer.paths = found.paths;
+        Ok(found)
     }
 
     /// The pools of every rank, the main one first.

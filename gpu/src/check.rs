@@ -42,14 +42,9 @@ pub(crate) fn copy<D: Device>(device: &D, batch: &CopyBatch<'_, D>) -> Result<Ta
 }
 
 fn check_piece(plane_len: u64, host: &HostPool, piece: &Piece) -> Result<(), GpuError> {
-    for (what, value) in [
-        ("copy: the offset in the plane", piece.device),
-        ("copy: the offset in the host pool", piece.host),
-        ("copy: the width", piece.width),
-        ("copy: the pitch in the plane", piece.device_pitch),
-        ("copy: the pitch in the host pool", piece.host_pitch),
-    ] {
-        check_words(what, value)?;
+    let all = piece.device | piece.host | piece.width | piece.device_pitch | piece.host_pitch;
+    if !all.is_multiple_of(WORD) {
+        check_piece_words(piece)?;
     }
     let rows = |pitch| Rows {
         height: u64::from(piece.height),
@@ -67,6 +62,21 @@ fn check_piece(plane_len: u64, host: &HostPool, piece: &Piece) -> Result<(), Gpu
         host.check_copy(start, piece.width)
             .map_err(|error| split(&error, start, piece.width, host.bytes()))
     })
+}
+
+/// Names the value that is not in words.
+#[cold]
+fn check_piece_words(piece: &Piece) -> Result<(), GpuError> {
+    for (what, value) in [
+        ("copy: the offset in the plane", piece.device),
+        ("copy: the offset in the host pool", piece.host),
+        ("copy: the width", piece.width),
+        ("copy: the pitch in the plane", piece.device_pitch),
+        ("copy: the pitch in the host pool", piece.host_pitch),
+    ] {
+        check_words(what, value)?;
+    }
+    Ok(())
 }
 
 fn split(error: &HostError, start: u64, width: u64, len: u64) -> GpuError {

@@ -17,8 +17,8 @@ __device__ __forceinline__ float dot(const RowShare& a, const RowShare& b) {
 
 // query: bf16 with strides; plane: [kernel_pages][kernel_rows] of the format; cells: [B][width];
 // local_lens, global_lens: [B]; output: messages; none null.
-extern "C" __global__ void __launch_bounds__(128)
-    striata_attend_simt(const AttendParams params, u32 format, const u8* __restrict__ query,
+extern "C" __global__ void __launch_bounds__(128, 4)
+    striata_attend_simt(const __grid_constant__ AttendParams params, u32 format, const u8* __restrict__ query,
                         const u8* __restrict__ plane, const i32* __restrict__ cells,
                         const i32* __restrict__ local_lens, const i32* __restrict__ global_lens,
                         u8* __restrict__ output) {

@@ -117,6 +117,28 @@ named! {
     }
 }
 
+named! {
+    /// Which way the bytes of copies take. It changes speed and nothing else.
+    pub enum CopyPathChoice("copy path") {
+        /// What a calibration of the device chooses, by direction, chunk and pages.
+        Calibrated = "calibrated",
+        /// The built-in table, without a calibration.
+        BuiltIn = "built-in",
+        /// Rectangles in batched calls.
+        Rectangles = "rectangles",
+        /// Rectangles by a call each.
+        RectangleCalls = "rectangle_calls",
+        /// Plain runs in batched calls.
+        Runs = "runs",
+        /// Plain runs by a call each.
+        RunCalls = "run_calls",
+        /// A kernel and a ring of device memory before the copy engine.
+        Staged = "staged",
+        /// A kernel on mapped host memory.
+        Mapped = "mapped",
+    }
+}
+
 /// A fault that the replay plants, to show that the verifier sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -249,6 +271,8 @@ pub struct ReplayConfig {
     pub host_layout: striata_core::HostLayout,
     /// Device.
     pub device: DeviceChoice,
+    /// Which way the bytes of copies take.
+    pub copy_path: CopyPathChoice,
     /// Bytes a row instead of the model's, to fit a small machine.
     pub scale_rows: Option<u32>,
     /// No bytes: index, allocators and policies alone.

@@ -30,8 +30,8 @@ pub mod workload;
 
 pub use capacity::HostCapacity;
 pub use config::{
-    ComputeModel, DeviceChoice, Fault, KeySource, LoadWait, Outputs, Parallel, RandomFaults,
-    ReplayConfig, Selection, TraceSource, VerifyPolicy,
+    ComputeModel, CopyPathChoice, DeviceChoice, Fault, KeySource, LoadWait, Outputs, Parallel,
+    RandomFaults, ReplayConfig, Selection, TraceSource, VerifyPolicy,
 };
 pub use driver::{CopiedBytes, Devices, LoadStyle, OneReplica, RankPools, replay};
 pub use error::{ConfigError, ReplayError};

@@ -256,6 +256,8 @@ pub struct ConfigEcho {
     pub device: String,
     /// Name of the device, of the first rank's if there are several; empty without bytes.
     pub device_name: String,
+    /// Which way the bytes of copies took, and how that was chosen; empty without bytes.
+    pub copy_paths: String,
     /// What the index was asked with.
     pub keys: String,
     /// Which rows were verified.

@@ -12,13 +12,13 @@ use striata_replay::{
 /// kernels' format in two layers.
 fn config(trace: Bundled, dcp: u32) -> ReplayConfig {
     let pages = |tokens: u64| tokens / (64 * u64::from(dcp));
-    let mut config = common::config(TraceSource::Bundled(trace), dcp, 64, pages(40_960));
-    config.l2 = HostCapacity::Fixed(Capacity::Pages(pages(122_880)));
+    let mut config = common::config(TraceSource::Bundled(trace), dcp, 64, pages(24_576));
+    config.l2 = HostCapacity::Fixed(Capacity::Pages(pages(81_920)));
     config.model.layers = 2;
     config.model.row_bytes = 1152;
     config.verify = VerifyPolicy::None;
-    config.selection.limit = Some(40);
-    config.attend = Some(3);
+    config.selection.limit = Some(24);
+    config.attend = Some(4);
     config
 }
 
@@ -32,7 +32,7 @@ fn sound(report: &ReplayReport) {
     let attend = report.attend.as_ref().unwrap();
     assert_eq!(attend.off, 0, "{:?}", attend.first_off);
     assert!(attend.worst_error < 1e-5, "{}", attend.worst_error);
-    assert!(attend.requests > 5 && attend.outputs >= attend.requests * 4);
+    assert!(attend.requests > 1 && attend.outputs >= attend.requests * 4);
 }
 
 // Seen to fail if the plan's page list is rotated by one page, and if layers do not wait for their

@@ -87,6 +87,7 @@ impl Burst {
             submission: Submission::Manual,
             window_bytes: WINDOW / size.scale,
             group_bytes: GROUP / size.scale,
+            slice_bytes: GROUP / size.scale,
             ..TransferConfig::default()
         };
         let (l1, l2) = (Arc::clone(&planes), Arc::clone(&host));

@@ -4,8 +4,8 @@
 use striata_core::HostLayout;
 use striata_replay::trace::Bundled;
 use striata_replay::{
-    ComputeModel, ConfigError, DeviceChoice, HostCapacity, KeySource, ModelShape, Outputs,
-    Parallel, Policy, ReplayConfig, Selection, TraceSource, VerifyPolicy, WritePolicy,
+    ComputeModel, ConfigError, CopyPathChoice, DeviceChoice, HostCapacity, KeySource, ModelShape,
+    Outputs, Parallel, Policy, ReplayConfig, Selection, TraceSource, VerifyPolicy, WritePolicy,
 };
 
 use super::error::OffloadError;
@@ -152,6 +152,7 @@ impl OffloadOptions {
             write_policy: WritePolicy::WriteThrough,
             host_layout: HostLayout::PageFirst,
             device: self.device,
+            copy_path: CopyPathChoice::BuiltIn,
             scale_rows: Some(row_bytes),
             metadata_only: false,
             keys: KeySource::Blocks,

@@ -35,6 +35,7 @@ mod on_cuda;
 mod options;
 mod paths;
 mod report;
+mod row_lists;
 mod run;
 mod series;
 mod slowdown;

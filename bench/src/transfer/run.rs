@@ -16,7 +16,7 @@ use super::options::{Shape, TransferOptions};
 use super::report::{Ceilings, Checks, Skipped, TransferReport};
 use super::subject::Subject;
 use super::tiers::Tiers;
-use super::{baselines, ceilings, consumer, cpu, engine, foreign, paths, slowdown};
+use super::{baselines, ceilings, consumer, cpu, engine, foreign, paths, row_lists, slowdown};
 use crate::samples::Samples;
 
 /// How far a run is.
@@ -114,7 +114,7 @@ impl<'a, D: Subject> Bench<'a, D> {
     }
 
     /// Gives every host page a content.
-    fn store_everything(&mut self) -> Result<(), BenchError> {
+    pub(super) fn store_everything(&mut self) -> Result<(), BenchError> {
         let room = self.tiers.room();
         let pairs = super::lists::run(room.l1.min(room.l2), room);
         let planes = self.tiers.planes.clone();
@@ -133,10 +133,7 @@ impl<'a, D: Subject> Bench<'a, D> {
             Group::Paths => paths::measure(self),
             Group::Both => engine::both(self),
             Group::Separate => engine::separate(self),
-            Group::Rows => {
-                self.skip(Group::Rows.name(), "the engine has no row lists".to_owned());
-                Ok(())
-            }
+            Group::Rows => row_lists::measure(self),
             Group::Consumer => consumer::measure(self),
             Group::Cpu => cpu::measure(self),
             Group::Foreign => foreign::measure(self),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Both tiers of the benchmark, and what their pages hold.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use striata_core::{L1Page, L2Page, LayerId, PagePair};
@@ -99,16 +100,32 @@ impl<D: Device> Tiers<D> {
         let contents: Vec<Content> = (first..self.next).collect();
         let pages = pairs.iter().map(|pair| pair.l1);
         let spans = self.spans(pages.zip(contents.iter().copied()));
-        for layer in 0..self.shape.layers {
+        self.fill(planes, 0..self.shape.layers, &spans)?;
+        Ok(contents)
+    }
+
+    /// Writes rows of some layers.
+    pub(super) fn fill(
+        &self,
+        planes: &L1Planes<D>,
+        layers: Range<u32>,
+        spans: &Arc<[RowSpan]>,
+    ) -> Result<(), BenchError> {
+        for layer in layers {
             let Some((plane, base)) = planes.plane(LayerId::new(layer)) else {
                 continue;
             };
             let params = self.params(layer);
             self.device
-                .fill_rows(&self.compute, plane, base, params, &spans)?;
+                .fill_rows(&self.compute, plane, base, params, spans)?;
         }
-        self.finish(&self.compute)?;
-        Ok(contents)
+        self.finish(&self.compute)
+    }
+
+    /// A name for something new.
+    pub(super) const fn fresh(&mut self) -> Content {
+        self.next += 1;
+        self.next - 1
     }
 
     /// Notes that the host pages of `pairs` hold `contents`.
@@ -121,7 +138,7 @@ impl<D: Device> Tiers<D> {
     }
 
     /// What a host page holds.
-    fn held(&self, page: L2Page) -> Content {
+    pub(super) fn held(&self, page: L2Page) -> Content {
         let held = self.held.get(page.get() as usize);
         held.copied().unwrap_or(0)
     }
@@ -134,23 +151,32 @@ impl<D: Device> Tiers<D> {
         pairs: &[PagePair],
     ) -> Result<(u64, u64), BenchError> {
         let spans = self.spans(pairs.iter().map(|pair| (pair.l1, self.held(pair.l2))));
+        self.wrong(planes, 0..self.shape.layers, &spans)
+    }
+
+    /// Rows of some layers that do not hold what they must, and how many were compared.
+    pub(super) fn wrong(
+        &self,
+        planes: &L1Planes<D>,
+        layers: Range<u32>,
+        spans: &Arc<[RowSpan]>,
+    ) -> Result<(u64, u64), BenchError> {
         let mut words = vec![0u32; VerifyLog::words(RECORDS)];
         self.device
             .write(&self.log, 0, bytemuck::cast_slice(&words))?;
-        let mut layers = 0;
-        for layer in 0..self.shape.layers {
+        let mut rows = 0;
+        for layer in layers {
             let Some((plane, base)) = planes.plane(LayerId::new(layer)) else {
                 continue;
             };
             let (params, log) = (self.params(layer), &self.log);
             self.device
-                .verify_rows(&self.compute, plane, base, params, &spans, log)?;
-            layers += 1;
+                .verify_rows(&self.compute, plane, base, params, spans, log)?;
+            rows += spans.iter().map(|span| u64::from(span.rows)).sum::<u64>();
         }
         self.finish(&self.compute)?;
         self.device
             .read(&self.log, 0, bytemuck::cast_slice_mut(&mut words))?;
-        let rows = pairs.len() as u64 * u64::from(self.shape.page_rows) * layers;
         Ok((u64::from(read_log(&words).0), rows))
     }
 
@@ -167,11 +193,16 @@ impl<D: Device> Tiers<D> {
         let rows = self.shape.page_rows;
         pages
             .map(|(page, content)| RowSpan {
-                seed: PageSeed::new(1, u128::from(content), 0),
+                seed: seed_of(content),
                 first_row: u64::from(page.get()) * u64::from(rows),
                 rows,
                 skip: 0,
             })
             .collect()
     }
+}
+
+/// The seed of the rows of a content.
+pub(super) const fn seed_of(content: Content) -> PageSeed {
+    PageSeed::new(1, content as u128, 0)
 }

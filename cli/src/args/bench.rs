@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use striata_bench::transfer::{Group, TransferOptions};
 use striata_replay::DeviceChoice;
 
+use super::decode_bench::DecodeBenchArgs;
 use super::offload::OffloadBenchArgs;
 use super::output::ProgressArgs;
 use super::pinning::PinningBenchArgs;
@@ -24,6 +25,8 @@ pub(crate) enum BenchCommand {
     Transfer(TransferBenchArgs),
     /// Serve the same requests through five systems and compare times to first token
     Offload(Box<OffloadBenchArgs>),
+    /// Measure attention, merges, layers and steps of the decode path against the device's ceilings
+    Decode(DecodeBenchArgs),
     /// Measure how fast the host tier becomes usable and grows, against cudaHostAlloc
     Pinning(PinningBenchArgs),
 }

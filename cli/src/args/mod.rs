@@ -2,6 +2,7 @@
 //! What the command line says, typed. What it means is decided by the crates below.
 
 mod bench;
+mod decode_bench;
 mod defaults;
 mod doctor;
 mod engine;
@@ -18,6 +19,7 @@ mod workload;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::bench::{BenchArgs, BenchCommand, TransferBenchArgs};
+pub(crate) use self::decode_bench::DecodeBenchArgs;
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::offload::OffloadBenchArgs;
 pub(crate) use self::output::{OutputArgs, ProgressArgs};

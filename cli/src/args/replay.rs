@@ -3,8 +3,8 @@
 
 use clap::Args;
 use striata_replay::{
-    Capacity, DeviceChoice, Fault, HostCapacity, KeySource, Policy, RandomFaults, ReplayConfig,
-    TraceSource, VerifyPolicy,
+    Capacity, CopyPathChoice, DeviceChoice, Fault, HostCapacity, KeySource, Policy, RandomFaults,
+    ReplayConfig, TraceSource, VerifyPolicy,
 };
 
 use super::defaults;
@@ -62,6 +62,14 @@ pub(crate) struct ReplayArgs {
     /// Move the model's own rows
     #[arg(long, conflicts_with = "scale_rows", help_heading = "Bytes")]
     full_rows: bool,
+    /// Which way the bytes of copies take: calibrated (a GPU is measured, or what is kept of it is
+    /// read), built-in, or one path for all: rectangles, rectangle_calls, runs, run_calls, staged,
+    /// mapped
+    #[arg(long, value_name = "NAME", default_value_t = CopyPathChoice::Calibrated, help_heading = "Bytes")]
+    copy_path: CopyPathChoice,
+    /// As --copy-path built-in
+    #[arg(long, conflicts_with = "copy_path", help_heading = "Bytes")]
+    no_calibrate: bool,
     /// No bytes at all: index, allocators and policies alone, asked with block keys
     #[arg(long, conflicts_with_all = ["scale_rows", "full_rows", "fault", "faults"], help_heading = "Bytes")]
     metadata_only: bool,
@@ -132,6 +140,11 @@ impl ReplayArgs {
             fault: self.fault,
             faults: self.faults,
             paranoid: self.paranoid,
+            copy_path: if self.no_calibrate {
+                CopyPathChoice::BuiltIn
+            } else {
+                self.copy_path
+            },
             attend: self.attend,
         })
     }

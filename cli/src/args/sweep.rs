@@ -3,8 +3,8 @@
 
 use clap::Args;
 use striata_replay::{
-    Capacity, DeviceChoice, HostCapacity, KeySource, Policy, ReplayConfig, SweepConfig,
-    TraceSource, VerifyPolicy,
+    Capacity, CopyPathChoice, DeviceChoice, HostCapacity, KeySource, Policy, ReplayConfig,
+    SweepConfig, TraceSource, VerifyPolicy,
 };
 
 use super::defaults;
@@ -164,6 +164,7 @@ impl SweepArgs {
             fault: None,
             faults: None,
             paranoid: false,
+            copy_path: CopyPathChoice::BuiltIn,
             attend: None,
         })
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `striata bench`.
 
+mod decode;
 mod offload;
 mod pinning;
 mod table;
@@ -23,5 +24,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8, CliError> {
         BenchCommand::Transfer(args) => transfer::run(args),
         BenchCommand::Offload(args) => offload::run(args),
         BenchCommand::Pinning(args) => pinning::run(args),
+        BenchCommand::Decode(args) => decode::run(args),
     }
 }

@@ -6,6 +6,9 @@ use serde::Serialize;
 use striata::gpu::cuda::{CudaDevice, survey};
 use striata::gpu::{Device, GpuError};
 
+use super::Calibrate;
+use super::calibration::Calibrated;
+
 /// A library that is loaded at run time; keys of `--json`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Library {
@@ -35,11 +38,12 @@ pub(super) struct Gpu {
 pub(super) struct Cuda {
     pub(super) libraries: Vec<Library>,
     pub(super) gpus: Vec<Gpu>,
+    pub(super) calibrations: Vec<Calibrated>,
 }
 
 impl Cuda {
     /// Loads the libraries and opens every visible device.
-    pub(super) fn look() -> Self {
+    pub(super) fn look(calibrate: Calibrate) -> Self {
         let survey = survey();
         let libraries = survey.libraries.into_iter().map(|library| {
             let (version, problem) = match library.version {
@@ -54,7 +58,16 @@ impl Cuda {
             }
         });
         let gpus = survey.devices.iter().enumerate();
+        let opened = survey.devices.iter().flatten();
+        let calibrated = |device: &CudaDevice| {
+            let name = format!("GPU {} ({})", device.index(), device.describe().name);
+            Calibrated::of_gpu(&name, device, calibrate == Calibrate::Again)
+        };
         Self {
+            calibrations: match calibrate {
+                Calibrate::No => Vec::new(),
+                Calibrate::Once | Calibrate::Again => opened.map(calibrated).collect(),
+            },
             libraries: libraries.collect(),
             gpus: gpus
                 .map(|(index, device)| match device {

@@ -6,6 +6,8 @@ use serde::Serialize;
 use striata::host::{HostMemory, TransparentMode};
 use striata_replay::{DeviceChoice, Devices};
 
+use super::Calibrate;
+use super::calibration::Calibrated;
 use super::cuda::{Cuda, Gpu, Library};
 use super::driver::Driver;
 
@@ -34,18 +36,23 @@ pub(super) struct DoctorReport {
     libraries: Vec<Library>,
     cuda_devices: Vec<Gpu>,
     auto_device: &'static str,
+    calibrations: Vec<Calibrated>,
     #[serde(skip)]
     cuda_sentences: Vec<String>,
 }
 
 impl DoctorReport {
     /// Looks at this machine.
-    pub(super) fn of_this_machine() -> Self {
+    pub(super) fn of_this_machine(calibrate: Calibrate) -> Self {
         let auto = match Devices::open(DeviceChoice::Auto) {
             Ok(Devices::Cuda(_)) => "cuda",
             Ok(Devices::Sim { .. }) | Err(_) => "sim",
         };
-        Self::of(&HostMemory::probe(), &Driver::look(), Cuda::look(), auto)
+        let mut cuda = Cuda::look(calibrate);
+        if auto == "sim" && calibrate == Calibrate::Again {
+            cuda.calibrations.push(Calibrated::of_sim());
+        }
+        Self::of(&HostMemory::probe(), &Driver::look(), cuda, auto)
     }
 
     fn of(memory: &HostMemory, driver: &Driver, mut cuda: Cuda, auto_device: &'static str) -> Self {
@@ -78,10 +85,16 @@ impl DoctorReport {
             minimum_driver: MINIMUM_DRIVER,
             cuda_backend: true,
             cuda_sentences: cuda.sentences(),
+            calibrations: cuda.calibrations,
             libraries: cuda.libraries,
             cuda_devices: cuda.gpus,
             auto_device,
         }
+    }
+
+    /// The copy paths of each device.
+    pub(super) fn calibrations(&self) -> &[Calibrated] {
+        &self.calibrations
     }
 
     /// One sentence a fact.

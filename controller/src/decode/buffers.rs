@@ -11,9 +11,10 @@ use striata_kernels::decode::{AttendKernel, MergeTally, PlanStatus, RowScale};
 use super::config::DcpMlaConfig;
 use super::error::{DecodeError, StepFault};
 
-/// Bytes of the words that kernels count faults in: a [`MergeTally`], then rows outside the plane.
-const COUNTS: usize = size_of::<MergeTally>() + ROWS_AT_END;
-const ROWS_AT_END: usize = 2 * size_of::<u32>();
+/// Bytes of the words that kernels count faults in: a [`MergeTally`], and from this byte on, which
+/// kernels can be given, rows outside the plane.
+const COUNTS: usize = 32;
+const ROWS_AT: usize = 16;
 const TALLY_WORDS: usize = size_of::<MergeTally>() / size_of::<u32>();
 
 /// One rank.
@@ -97,7 +98,7 @@ impl<D: DecodeDevice> RankBuffers<D> {
     }
 
     pub(super) const fn row_faults(&self) -> View<'_, D> {
-        self.tally().plus(size_of::<MergeTally>() as u64)
+        self.tally().plus(ROWS_AT as u64)
     }
 
     /// What kernels have counted and planned since the last look. Everything of the step must have
@@ -111,7 +112,7 @@ impl<D: DecodeDevice> RankBuffers<D> {
         let bytes = bytemuck::cast_slice_mut(&mut words);
         self.device.read(&self.counts, 0, bytes)?;
         let tally: MergeTally = *bytemuck::from_bytes(bytemuck::cast_slice(&words[..TALLY_WORDS]));
-        let now = [tally.faults, words[TALLY_WORDS]];
+        let now = [tally.faults, words[ROWS_AT / size_of::<u32>()]];
         let [merges, rows] = [0, 1].map(|at| now[at].wrapping_sub(self.seen[at]));
         let fault = if merges > 0 {
             Some(self.log_sum_exp(config, merges, tally))

@@ -29,6 +29,22 @@ pub struct CacheKey {
 }
 
 impl CacheKey {
+    /// What measurements of a GPU hold for.
+    #[cfg(feature = "cuda")]
+    pub(super) fn of(device: &crate::cuda::CudaDevice) -> Self {
+        use crate::device::Device;
+        let module = std::fs::read_to_string("/proc/driver/nvidia/version").ok();
+        let module = module.as_deref().and_then(module_version);
+        let cuda = device.driver_version();
+        Self {
+            gpu: device.describe().name,
+            driver: match module {
+                Some(module) => format!("{module} CUDA {cuda}"),
+                None => format!("CUDA {cuda}"),
+            },
+        }
+    }
+
     /// The name of the file in the cache folder.
     pub(super) fn file_name(&self) -> String {
         format!(
@@ -37,6 +53,15 @@ impl CacheKey {
             slug(&self.driver)
         )
     }
+}
+
+/// The version of the kernel module: the first word of points and digits in its line.
+#[cfg(any(feature = "cuda", test))]
+fn module_version(text: &str) -> Option<&str> {
+    let line = text.lines().find(|line| line.starts_with("NVRM"))?;
+    let is_version =
+        |word: &&str| word.contains('.') && word.bytes().all(|b| b == b'.' || b.is_ascii_digit());
+    line.split_whitespace().find(is_version)
 }
 
 /// Letters, digits and points as they are, hyphens for the rest.

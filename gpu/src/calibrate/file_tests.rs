@@ -46,6 +46,14 @@ fn encoded(change: impl FnOnce(&mut Kept)) -> Vec<u8> {
 }
 
 #[test]
+fn the_module_tells_its_version() {
+    let text =
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Thu Jan 1\nGCC 11.4.0\n";
+    assert_eq!(module_version(text), Some("580.159.04"));
+    assert_eq!(module_version("GCC version: 11.4.0"), None);
+}
+
+#[test]
 fn measurements_come_back() {
     let place = scratch("calibration");
     let cache = UserCache::at(place.clone()).unwrap();

@@ -33,6 +33,8 @@ use striata_core::geometry::GeometryError;
 use striata_core::stripe::StripeError;
 use striata_host::HostError;
 
+#[cfg(feature = "cuda")]
+use crate::cuda::CudaDevice;
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::planes::PlanesError;
@@ -175,6 +177,21 @@ pub fn calibrate<D: Device>(
         options,
         cache.as_ref().map(|(cache, key)| (cache, *key)),
     )
+}
+
+/// Calibrates a GPU with the default options, kept by its name and driver; `fresh` measures even if
+/// something is kept.
+///
+/// # Errors
+/// As [`calibrate`].
+#[cfg(feature = "cuda")]
+pub fn calibrate_cuda(device: &CudaDevice, fresh: bool) -> Result<Calibration, CalibrationError> {
+    let options = CalibrationOptions {
+        key: Some(CacheKey::of(device)),
+        fresh,
+        ..CalibrationOptions::default()
+    };
+    calibrate(device, &options)
 }
 
 fn calibrate_in<D: Device>(

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `memory` | reads, writes, copies against a model of bytes, refusals |
 //! | `rows` | fingerprints against the reference |
+//! | `row_lists` | single rows by the transfer engine |
 //! | `transfer` | page copies by random plans, against the simulated device |
 //! | `order` | gates, fences, completions, times |
 //! | `decode` | the decode path: plans, rows, attention, merges, captured steps |
@@ -24,6 +25,7 @@ mod on_cuda;
 mod order;
 mod random;
 mod rig;
+mod row_lists;
 mod rows;
 mod transfer;
 #[cfg(feature = "cuda")]
@@ -150,7 +152,11 @@ pub trait Subject: DecodeDevice + ValueDevice {
     }
 }
 
-impl Subject for SimDevice {}
+impl Subject for SimDevice {
+    fn own_checks() -> Vec<Check<Self>> {
+        decode::checks()
+    }
+}
 
 #[cfg(feature = "cuda")]
 impl Subject for crate::cuda::CudaDevice {
@@ -178,6 +184,7 @@ pub fn checks<D: Subject>() -> Vec<Check<D>> {
     let mut checks = memory::checks();
     checks.extend(rows::checks());
     checks.extend(transfer::checks());
+    checks.extend(row_lists::checks());
     checks.extend(order::checks());
     checks.extend(large::checks());
     checks.extend(D::own_checks());

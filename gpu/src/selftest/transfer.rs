@@ -7,9 +7,9 @@ use super::memory::{ROW_SIZES, first_difference};
 use super::random::Random;
 use super::rig::{Layout, Rig};
 use super::{Check, Checked, Failure, ensure};
-use crate::device::Device;
+use crate::device::{Device, Direction};
 use crate::sim::{SimConfig, SimDevice};
-use crate::transfer::TransferConfig;
+use crate::transfer::{CopyPath, LayerCut, PageRule, TransferConfig, TransferPaths};
 
 pub(super) fn checks<D: Device>() -> Vec<Check<D>> {
     vec![
@@ -17,6 +17,11 @@ pub(super) fn checks<D: Device>() -> Vec<Check<D>> {
             name: "transfer.b41_round_trips",
             about: "pages of every row size come back elsewhere, pages beside them are kept",
             run: round_trips,
+        },
+        Check {
+            name: "transfer.every_path",
+            about: "every path brings the same bytes, in slices and through a small ring",
+            run: every_path,
         },
         Check {
             name: "transfer.random_plans",
@@ -124,6 +129,52 @@ fn round_trips<D: Device>(device: &D) -> Checked {
     Ok(())
 }
 
+const BOTH: [Direction; 2] = [Direction::HostToDevice, Direction::DeviceToHost];
+
+/// A table that sends all pages by one path.
+fn forced(path: CopyPath, cut: LayerCut) -> TransferPaths {
+    let rule = PageRule { path, cut };
+    let paths = BOTH.into_iter();
+    paths.fold(TransferPaths::measured(), |paths, direction| {
+        paths.forced(direction, rule)
+    })
+}
+
+fn every_path<D: Device>(device: &D) -> Checked {
+    let mut salt = 500;
+    for path in CopyPath::ALL {
+        for (layers, row_bytes) in [(5, 1152), (3, 132), (7, 584)] {
+            for (uniform, host) in [
+                (true, HostLayout::PageFirst),
+                (false, HostLayout::PageFirst),
+                (true, HostLayout::LayerFirst),
+            ] {
+                let layout = Layout {
+                    page_rows: 16,
+                    row_bytes,
+                    layers,
+                    l1_pages: 81,
+                    l2_pages: 42,
+                    host,
+                    uniform,
+                    chunk_bytes: if salt & 1 == 0 { 1 } else { 1 << 30 },
+                };
+                let page_bytes = u64::from(layers * row_bytes * 16);
+                let config = TransferConfig {
+                    paths: forced(path, LayerCut::Growing(2)),
+                    slice_bytes: 3 * page_bytes,
+                    store_group_bytes: 7 * page_bytes,
+                    staging_bytes: 4 * (2 * page_bytes).next_multiple_of(256),
+                    ..TransferConfig::default()
+                };
+                round_trip(device, layout, config, salt)?;
+                salt += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn full_size<D: Device>(device: &D) -> Checked {
     for (salt, host, uniform) in [
         (1, HostLayout::PageFirst, true),
@@ -140,6 +191,12 @@ fn full_size<D: Device>(device: &D) -> Checked {
             ..Layout::default()
         };
         round_trip(device, layout, TransferConfig::default(), salt)?;
+        // The same in slices of three pages of a layer.
+        let config = TransferConfig {
+            slice_bytes: 250_000,
+            ..TransferConfig::default()
+        };
+        round_trip(device, layout, config, salt + 10)?;
     }
     Ok(())
 }
@@ -213,6 +270,8 @@ fn random_plans<D: Device>(device: &D) -> Checked {
             group_bytes: 1 + random.below(100_000),
             slice_bytes: 1 + random.below(200_000),
             store_group_bytes: 1 + random.below(200_000),
+            staging_bytes: random.below(2_000_000) & !3,
+            paths: random_paths(&mut random),
             call_pieces: 1 + usize::try_from(random.below(40))?,
             ..TransferConfig::default()
         };
@@ -231,6 +290,21 @@ fn random_plans<D: Device>(device: &D) -> Checked {
             .map_err(|what| Failure::Wrong(format!("plan {plan}: {what}: {layout:?}")))?;
     }
     Ok(())
+}
+
+/// The measured table, or one path for each direction.
+fn random_paths(random: &mut Random) -> TransferPaths {
+    let pick = |random: &mut Random| random.pick(&CopyPath::ALL).unwrap_or(CopyPath::Runs);
+    let growing = [2, 4, 8].map(LayerCut::Growing);
+    let cut = random.pick(&growing).unwrap_or(LayerCut::Whole);
+    let mut paths = TransferPaths::measured();
+    for direction in BOTH {
+        if random.coin() {
+            let path = pick(random);
+            paths = paths.forced(direction, PageRule { path, cut });
+        }
+    }
+    paths
 }
 
 fn compare(ours: &[Vec<u8>], model: &[Vec<u8>]) -> Result<(), String> {

@@ -344,7 +344,7 @@ mod tests {
         );
         assert_eq!(parts.unit(2).unwrap().0.layers, 11..13);
         let tight = Parts::rows(cells, &groups, 0, 1152, 1152 * 1000);
-        assert_eq!(tight.ends(), [3, 7]);
+        assert_eq!(tight.ends(), [2, 6]);
     }
 
     proptest! {

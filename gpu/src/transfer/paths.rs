@@ -16,8 +16,9 @@
 //! | rows of 1,152 B | 4,096 rows | a descriptor a row | 0.8 / 1.4 |
 //!
 //! Smaller chunks were measured alone, not as pages: batched runs give 28 GB/s at 32 KiB, 14 to
-//! 20 at 16 KiB and 2 at 1,152 B, because every descriptor takes the host 0.43 us. What the table
-//! says below 32 KiB follows from that and is replaced by what a start-up calibration finds.
+//! 20 at 16 KiB and 2 at 1,152 B, because every descriptor takes the host 0.43 us. So rectangles or
+//! kernels should serve them better, but nothing was measured that says which: the table has the
+//! rules of large chunks for them too, until a start-up calibration replaces them.
 
 use serde::{Deserialize, Serialize};
 
@@ -151,9 +152,6 @@ impl TransferPaths {
     /// What was measured on an H200.
     #[must_use]
     pub const fn measured() -> Self {
-        let fine = LayerCut::Growing(8);
-        let rectangles = all(CopyPath::Rectangles, fine);
-        let mapped = all(CopyPath::Mapped, LayerCut::Growing(4));
         let uniform = by_pages(PageRule {
             path: CopyPath::Rectangles,
             cut: LayerCut::FirstAndRest,
@@ -166,8 +164,8 @@ impl TransferPaths {
         let gathered = all(CopyPath::Staged, LayerCut::Whole);
         Self {
             loads: DirectionPaths {
-                uniform: [rectangles, rectangles, rectangles, uniform, uniform],
-                separate: [mapped, mapped, mapped, separate, separate],
+                uniform: [uniform; Self::CHUNKS.len()],
+                separate: [separate; Self::CHUNKS.len()],
                 stage_rows_from: 512 << 10,
             },
             stores: DirectionPaths {
@@ -293,13 +291,30 @@ mod tests {
             assert_eq!(rule(store, uniform, pages).0, CopyPath::Rectangles);
             assert_eq!(rule(store, separate, pages).0, CopyPath::Staged);
         }
-        // Descriptors of small chunks would bind.
-        let small = paths.loads.rule(separate, 32 << 10, 64);
-        assert_eq!(small.path, CopyPath::Mapped);
+    }
+
+    #[test]
+    fn every_chunk_class_has_its_rules() {
+        let mut paths = TransferPaths::default();
+        let rule = PageRule {
+            path: CopyPath::Mapped,
+            cut: LayerCut::Whole,
+        };
+        let direction = Direction::HostToDevice;
+        paths.of_mut(direction).grid_mut(PlaneKind::Separate)[2][5] = rule;
+        let found = |chunk, pages| paths.of(direction).rule(PlaneKind::Separate, chunk, pages);
         assert_eq!(
-            paths.loads.rule(separate, (32 << 10) + 4, 64).path,
-            CopyPath::Runs
+            (found(32 << 10, 17), found((16 << 10) + 4, 32)),
+            (rule, rule)
         );
+        for (chunk, pages) in [
+            (16 << 10, 17),
+            ((32 << 10) + 4, 17),
+            (32 << 10, 16),
+            (32 << 10, 33),
+        ] {
+            assert_ne!(found(chunk, pages), rule);
+        }
     }
 
     #[test]

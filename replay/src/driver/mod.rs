@@ -9,6 +9,7 @@
 
 mod bytes;
 mod checks;
+mod copy_paths;
 mod devices;
 pub(crate) mod engine;
 mod fault;
@@ -41,6 +42,7 @@ use crate::tally::Tally;
 use crate::trace::TraceReader;
 use bytes::WholeEngine;
 use checks::Checks;
+use copy_paths::Paths;
 use engine::Engine;
 use metadata::PlannerOnly;
 use plan::Plan;
@@ -85,6 +87,7 @@ pub fn replay(
                 plan: &plan,
                 faults,
                 attend: attending,
+                paths: Paths::simulated(config.copy_path),
             };
             run_with_bytes(run, devices, report, observer)
         }
@@ -96,12 +99,14 @@ pub fn replay(
             }))
         }
         Devices::Cuda(device) => {
+            let paths = Paths::of(config.copy_path, &device);
             let devices = (0..plan.topology.tp()).map(|_| device.clone()).collect();
             let run = Run {
                 config,
                 plan: &plan,
                 faults: None,
                 attend: attending,
+                paths,
             };
             run_with_bytes(run, devices, report, observer)
         }
@@ -118,6 +123,7 @@ struct Run<'a, D: Device> {
     plan: &'a Plan,
     faults: Option<FaultSource>,
     attend: MakeAttendant<D>,
+    paths: Paths,
 }
 
 /// The attention of a replica whose devices run the decode path.
@@ -141,6 +147,9 @@ fn run_with_bytes<D: Device>(
     let Run { config, plan, .. } = on;
     let mut setup = HiCacheSetup::new(plan.planner());
     setup.host_layout = config.host_layout;
+    setup.transfer.paths = on.paths.rules;
+    report.config.copy_paths.clone_from(&on.paths.origin);
+    report.notices.extend(on.paths.notice.clone());
     let (l1_bytes, l2_bytes) = plan.bytes_per_rank();
     report.l1.bytes_per_rank = l1_bytes;
     report.l2.bytes_per_rank = l2_bytes;

@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "no test uses all of them")]
 
 use striata_replay::{
-    Capacity, ComputeModel, DeviceChoice, HostCapacity, KeySource, ModelShape, Outputs, Parallel,
-    Policy, ReplayConfig, ReplayReport, Selection, TraceSource, VerifyPolicy, WritePolicy,
+    Capacity, ComputeModel, CopyPathChoice, DeviceChoice, HostCapacity, KeySource, ModelShape,
+    Outputs, Parallel, Policy, ReplayConfig, ReplayReport, Selection, TraceSource, VerifyPolicy,
+    WritePolicy,
 };
 
 /// A small model on `dcp` ranks with pages of `page_rows` rows, on the simulated device.
@@ -43,6 +44,7 @@ pub(crate) fn config(source: TraceSource, dcp: u32, page_rows: u32, l1_pages: u6
         fault: None,
         faults: None,
         paranoid: false,
+        copy_path: CopyPathChoice::Calibrated,
         attend: None,
     }
 }

@@ -67,7 +67,7 @@ fn short<D: DecodeDevice>(device: &D) -> Checked {
     let mut random = Random::new(40);
     for (index, dcp) in [1, 2, 3, 4, 8].into_iter().enumerate() {
         for queries in [1, 2 + u32::try_from(index)?, 8] {
-            let heads = if dcp == 3 { 12 } else { 8 };
+            let heads = dcp.max(2);
             let case = Case {
                 page_rows: 16,
                 kernel_rows: 16,

@@ -316,7 +316,7 @@ impl ValueDevice for SimDevice {
             stream,
             DecodeOp::Values(ValuesOp {
                 dense: Span::new("fill_values: the rows", job.dense, bytes)?,
-                seeds: Span::new("fill_values: the seeds", job.seeds, seeds)?,
+                seeds: Span::anywhere("fill_values: the seeds", job.seeds, seeds)?,
                 rows: job.rows,
                 row_words: job.row_words,
                 layer: job.layer,

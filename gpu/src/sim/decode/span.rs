@@ -10,6 +10,9 @@ use crate::error::GpuError;
 use crate::sim::device::SimDevice;
 use crate::sim::memory::{SimMemory, read_words, words_at, write_words};
 
+/// What the bytes at which views begin are multiples of.
+const ALIGN: u64 = 16;
+
 /// A checked part of a memory, which it keeps alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
@@ -19,8 +22,23 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// `bytes` bytes of a view.
+    /// `bytes` bytes of a view, which begins where every backend's kernels can read it.
     pub(super) fn new(
+        what: &'static str,
+        view: View<'_, SimDevice>,
+        bytes: u64,
+    ) -> Result<Self, GpuError> {
+        if !view.offset.is_multiple_of(ALIGN) {
+            return Err(GpuError::Argument {
+                call: what,
+                reason: format!("byte {} is not a multiple of {ALIGN}", view.offset),
+            });
+        }
+        Self::anywhere(what, view, bytes)
+    }
+
+    /// `bytes` bytes of a view.
+    pub(super) fn anywhere(
         what: &'static str,
         view: View<'_, SimDevice>,
         bytes: u64,
@@ -41,7 +59,12 @@ impl Span {
         stride: u64,
         bytes: u64,
     ) -> Result<Self, GpuError> {
-        check::check_words(what, stride)?;
+        if !stride.is_multiple_of(ALIGN) {
+            return Err(GpuError::Argument {
+                call: what,
+                reason: format!("a stride of {stride} bytes is not a multiple of {ALIGN}"),
+            });
+        }
         let before = count.saturating_sub(1).checked_mul(stride);
         let whole = before.and_then(|before| before.checked_add(if count > 0 { bytes } else { 0 }));
         // More than can be counted is outside every memory.
