@@ -4,8 +4,8 @@
 //!
 //! | module | what it measures |
 //! |---|---|
-//! | [`offload`] | traces whose prefixes come back from L2: time to first token, stalls, rates |
 //! | [`decode`] | the attention kernel beside its floor, merges, layers and steps of c ranks |
+//! | [`offload`] | traces whose prefixes come back from L2: time to first token, stalls, rates |
 //! | [`pinning`] | the host tier's start and growth, beside the driver's own allocation |
 //! | [`samples`] | repeated measurements and their order statistics |
 //! | [`transfer`] | copies between the tiers against the link's ceiling, and compute beside them |

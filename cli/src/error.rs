@@ -33,12 +33,12 @@ pub(crate) enum CliError {
     /// A benchmark ended early.
     #[error(transparent)]
     Bench(#[from] BenchError),
-    /// The offload benchmark ended early.
-    #[error(transparent)]
-    Offload(#[from] OffloadError),
     /// A benchmark of the decode path ended early.
     #[error(transparent)]
     DecodeBench(#[from] DecodeBenchError),
+    /// The offload benchmark ended early.
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
     /// A picture could not be made.
     #[error(transparent)]
     Plot(#[from] PlotError),

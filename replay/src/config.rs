@@ -108,16 +108,6 @@ named! {
 }
 
 named! {
-    /// How computing waits for a load-back.
-    pub enum LoadWait("load wait") {
-        /// Each layer waits for its own rows.
-        ByLayer = "by-layer",
-        /// The first layer waits for the rows of all layers.
-        Whole = "whole",
-    }
-}
-
-named! {
     /// Which way the bytes of copies take. It changes speed and nothing else.
     pub enum CopyPathChoice("copy path") {
         /// What a calibration of the device chooses, by direction, chunk and pages.
@@ -136,6 +126,16 @@ named! {
         Staged = "staged",
         /// A kernel on mapped host memory.
         Mapped = "mapped",
+    }
+}
+
+named! {
+    /// How computing waits for a load-back.
+    pub enum LoadWait("load wait") {
+        /// Each layer waits for its own rows.
+        ByLayer = "by-layer",
+        /// The first layer waits for the rows of all layers.
+        Whole = "whole",
     }
 }
 

@@ -155,6 +155,7 @@ impl OffloadOptions {
             copy_path: CopyPathChoice::BuiltIn,
             scale_rows: Some(row_bytes),
             metadata_only: false,
+            copy_path: CopyPathChoice::BuiltIn,
             keys: KeySource::Blocks,
             verify: self.verify,
             outputs: Outputs::Drop,

@@ -23,10 +23,10 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Measure copies between the tiers against one large copy call, and compute beside them
     Transfer(TransferBenchArgs),
-    /// Serve the same requests through five systems and compare times to first token
-    Offload(Box<OffloadBenchArgs>),
     /// Measure attention, merges, layers and steps of the decode path against the device's ceilings
     Decode(DecodeBenchArgs),
+    /// Serve the same requests through five systems and compare times to first token
+    Offload(Box<OffloadBenchArgs>),
     /// Measure how fast the host tier becomes usable and grows, against cudaHostAlloc
     Pinning(PinningBenchArgs),
 }
