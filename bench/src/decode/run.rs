@@ -130,9 +130,7 @@ fn attention<D: DecodeSubject>(
     let config = *bed.mla.config();
     let plan = bed.mla.plan(0).ok_or_else(no_rank)?;
     let form = config.partial_form();
-    let output = bed
-        .device
-        .alloc(form.bytes(plan.shape.attend).map_err(contract)?)?;
+    let output = bed.device.alloc(form.bytes(plan.shape.attend).map_err(contract)?)?;
     let schedule: Schedule = plan.shape.schedule;
     let workspace = bed.device.alloc(schedule.workspace_bytes().max(16))?;
     let input = bed.input(0);

@@ -152,7 +152,6 @@ impl OffloadOptions {
             write_policy: WritePolicy::WriteThrough,
             host_layout: HostLayout::PageFirst,
             device: self.device,
-            copy_path: CopyPathChoice::BuiltIn,
             scale_rows: Some(row_bytes),
             metadata_only: false,
             copy_path: CopyPathChoice::BuiltIn,

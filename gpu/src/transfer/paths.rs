@@ -303,16 +303,9 @@ mod tests {
         let direction = Direction::HostToDevice;
         paths.of_mut(direction).grid_mut(PlaneKind::Separate)[2][5] = rule;
         let found = |chunk, pages| paths.of(direction).rule(PlaneKind::Separate, chunk, pages);
-        assert_eq!(
-            (found(32 << 10, 17), found((16 << 10) + 4, 32)),
-            (rule, rule)
-        );
-        for (chunk, pages) in [
-            (16 << 10, 17),
-            ((32 << 10) + 4, 17),
-            (32 << 10, 16),
-            (32 << 10, 33),
-        ] {
+        assert_eq!((found(32 << 10, 17), found((16 << 10) + 4, 32)), (rule, rule));
+        for (chunk, pages) in [(16 << 10, 17), ((32 << 10) + 4, 17), (32 << 10, 16), (32 << 10, 33)]
+        {
             assert_ne!(found(chunk, pages), rule);
         }
     }

@@ -291,11 +291,7 @@ fn a_kernel_that_fails_poisons_and_leaves_nothing_good() {
         rig.engine.store(rig.store_job(1, &FIVE)).unwrap();
         let drained = rig.engine.drain();
         let done = rig.poll();
-        assert!(
-            drained.is_err(),
-            "{path:?} {done:?} {:?}",
-            rig.engine.stats()
-        );
+        assert!(drained.is_err(), "{path:?} {done:?} {:?}", rig.engine.stats());
         assert_eq!((done.len(), done[0].good_pages), (1, 0), "{path:?}");
         assert!(matches!(rig.engine.poisoned(), Some(GpuError::Lost { .. })));
     }
