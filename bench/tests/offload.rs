@@ -33,8 +33,6 @@ fn of(report: &OffloadReport, system: System) -> &SystemReport {
     report.traces[0].of(system).unwrap()
 }
 
-// Seen to fail if a system loads without its copies (mismatches), and if the stall of waiting for
-// the whole load is not counted.
 #[test]
 fn five_systems_do_the_same_work_to_the_byte_and_ours_is_never_slower_than_loading_first() {
     let report = report(&options(agents()));
