@@ -40,6 +40,7 @@ fn device(index: u32) -> SimDevice {
             device_to_host_bytes_per_s: 500_000_000,
             call_ns: 100,
             single_ns: 0,
+            single_call_ns: 0,
             descriptor_ns: 10,
             rectangle_row_ns: 5,
             kernel_ns: 7,
