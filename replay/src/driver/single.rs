@@ -85,8 +85,8 @@ pub struct OneReplica<D: Device> {
 
 #[derive(Debug)]
 enum Inner<D: Device> {
-    Bytes(Replica<WholeEngine<D>>),
-    Planner(Replica<PlannerOnly>),
+    Bytes(Box<Replica<WholeEngine<D>>>),
+    Planner(Box<Replica<PlannerOnly>>),
 }
 
 impl<D: Device> OneReplica<D> {
@@ -125,7 +125,7 @@ impl<D: Device> OneReplica<D> {
         }
         let shards = ShardGroup::new(plan.pool, devices, planes, hosts, &setup.transfer)?;
         let engine = WholeEngine::over(&plan, HiCache::with_shards(&setup, shards)?)?;
-        Self::over(config, plan, Inner::Bytes(Replica::new(0, engine)))
+        Self::over(config, plan, Inner::Bytes(Box::new(Replica::new(0, engine))))
     }
 
     /// A replica without bytes: loads take no time, computing takes what the compute model says.
@@ -135,7 +135,7 @@ impl<D: Device> OneReplica<D> {
     pub fn without_bytes(config: &ReplayConfig) -> Result<Self, ReplayError> {
         let plan = Plan::new(config)?;
         let planner = PlannerOnly::new(&plan)?;
-        Self::over(config, plan, Inner::Planner(Replica::new(0, planner)))
+        Self::over(config, plan, Inner::Planner(Box::new(Replica::new(0, planner))))
     }
 
     fn over(config: &ReplayConfig, plan: Plan, inner: Inner<D>) -> Result<Self, ReplayError> {
