@@ -33,8 +33,8 @@ fn of(report: &OffloadReport, system: System) -> &SystemReport {
     report.traces[0].of(system).unwrap()
 }
 
-// Seen to fail if a system loads without its copies (mismatches), and if the stall of waiting for
-// the whole load is not counted.
+// Seen to fail if the first layer does not wait for the whole load (wrong rows), and if waiting at a
+// gate is not counted.
 #[test]
 fn five_systems_do_the_same_work_to_the_byte_and_ours_is_never_slower_than_loading_first() {
     let report = report(&options(agents()));

@@ -129,7 +129,7 @@ mod tests {
             .collect()
     }
 
-    // Seen to fail if a side is swapped and if unmeasured times are judged.
+    // Seen to fail if the sides are swapped, and if modelled times are judged.
     #[test]
     fn each_bar_is_missed_by_what_it_is_for_and_by_nothing_else() {
         use Verdict::{Missed, NotJudged, Reached};

@@ -47,7 +47,7 @@ impl Default for CostModel {
             call_ns: 4_100,
             descriptor_ns: 430,
             single_ns: 2_500,
-            single_call_ns: 3_060,
+            single_call_ns: 3_020,
             rectangle_row_ns: 50,
             kernel_ns: 0,
         }
