@@ -125,7 +125,11 @@ impl<D: Device> OneReplica<D> {
         }
         let shards = ShardGroup::new(plan.pool, devices, planes, hosts, &setup.transfer)?;
         let engine = WholeEngine::over(&plan, HiCache::with_shards(&setup, shards)?)?;
-        Self::over(config, plan, Inner::Bytes(Box::new(Replica::new(0, engine))))
+        Self::over(
+            config,
+            plan,
+            Inner::Bytes(Box::new(Replica::new(0, engine))),
+        )
     }
 
     /// A replica without bytes: loads take no time, computing takes what the compute model says.
@@ -135,7 +139,11 @@ impl<D: Device> OneReplica<D> {
     pub fn without_bytes(config: &ReplayConfig) -> Result<Self, ReplayError> {
         let plan = Plan::new(config)?;
         let planner = PlannerOnly::new(&plan)?;
-        Self::over(config, plan, Inner::Planner(Box::new(Replica::new(0, planner))))
+        Self::over(
+            config,
+            plan,
+            Inner::Planner(Box::new(Replica::new(0, planner))),
+        )
     }
 
     fn over(config: &ReplayConfig, plan: Plan, inner: Inner<D>) -> Result<Self, ReplayError> {
