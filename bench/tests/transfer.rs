@@ -117,14 +117,26 @@ fn a_faster_link_gives_higher_rates_and_ceilings() {
     assert!(fast.0 > 9.0 * slow.0 && fast.1 > slow.1, "{fast:?}");
 }
 
+// Seen to fail if a part that failed ends the run, and if it leaves its jobs to the next one.
 #[test]
-fn a_copy_that_fails_ends_the_run_with_its_reason() {
-    for fault in [Fault::Refuse, Fault::Fail { good_pieces: 0 }, Fault::Die] {
+fn a_part_that_fails_says_why_and_the_others_go_on() {
+    let failing = |nth, fault| {
         let mut config = SimConfig::new(0);
-        config.faults = FaultPlan::new().with(OpClass::Copy, 40, fault);
-        let error = run(&SimDevice::new(config), options(), &mut |_| {}).unwrap_err();
-        assert!(!error.is_usage(), "{error}");
-        let said = error.to_string();
-        assert!(said.len() > 20 && !said.contains('\n'), "{said}");
-    }
+        config.faults = FaultPlan::new().with(OpClass::Copy, nth, fault);
+        run(&SimDevice::new(config), options(), &mut |_| {})
+    };
+    // A copy that did not deliver everything fails its part and no other.
+    let report = failing(60, Fault::Fail { good_pieces: 0 }).unwrap();
+    assert_eq!(report.outcome(), Outcome::Failed);
+    assert_eq!(report.failed.len(), 1, "{:?}", report.failed);
+    assert!(
+        report.failed[0].why.contains("delivered 0"),
+        "{:?}",
+        report.failed
+    );
+    assert!(report.figures.len() > 20 && report.checks.wrong_rows == 0);
+    // A device that is lost fails every part from there on.
+    let report = failing(60, Fault::Die).unwrap();
+    assert!(report.failed.len() > 5, "{:?}", report.failed);
+    assert!(failing(0, Fault::Refuse).is_err());
 }

@@ -29,11 +29,18 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
 /// # Errors
 /// Standard output cannot be written.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let text = serde_json::to_string(value).map_err(|error| CliError::Write {
-        to: "standard output".to_owned(),
+    print(&json(value)?)
+}
+
+/// `value` as one JSON object.
+///
+/// # Errors
+/// A value that JSON cannot hold.
+pub(crate) fn json(value: &impl Serialize) -> Result<String, CliError> {
+    serde_json::to_string(value).map_err(|error| CliError::Write {
+        to: "JSON".to_owned(),
         reason: error.to_string(),
-    })?;
-    print(&text)
+    })
 }
 
 /// A CSV file; its header is the field names of the first row.

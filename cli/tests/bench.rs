@@ -108,7 +108,8 @@ fn every_flag_and_part_of_the_transfer_benchmark_is_documented() {
 
 #[test]
 fn tables_say_that_times_are_simulated_and_parts_can_be_chosen() {
-    let output = tiny(&["--only", "store,load"]);
+    let file = common::scratch("bench-transfer.json");
+    let output = tiny(&["--only", "store,load", "--save", common::path(&file)]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(text.starts_with("SIMULATED"), "{text}");
@@ -117,6 +118,9 @@ fn tables_say_that_times_are_simulated_and_parts_can_be_chosen() {
         "{text}"
     );
     assert!(!text.contains("consumer"), "{text}");
+    let saved = std::fs::read_to_string(&file).expect("the file is there");
+    let saved: Value = serde_json::from_str(&saved).expect("one JSON object");
+    assert_eq!(saved["checks"]["wrong_rows"], 0);
     assert!(
         text.trim_end()
             .lines()

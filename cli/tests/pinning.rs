@@ -45,6 +45,53 @@ fn pools_are_measured_and_the_missing_peer_is_named() {
 }
 
 #[test]
+fn every_flag_and_key_is_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/bench.md");
+    let page = std::fs::read_to_string(path).expect("docs/bench.md is there");
+    let (_, page) = page
+        .split_once("## `striata bench pinning`")
+        .expect("a section");
+    let help = stdout(&striata(&["bench", "pinning", "--help"]));
+    let words = help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    let flags = words.filter(|word| word.starts_with("--") && word.len() > 2);
+    for flag in flags.filter(|word| !["--help", "--version"].contains(word)) {
+        assert!(page.contains(flag), "{flag} is not in docs/bench.md");
+    }
+    let small = [
+        "bench",
+        "pinning",
+        "--device",
+        "sim",
+        "--bytes",
+        "1MiB",
+        "--reps",
+        "1",
+        "--growth-bytes",
+        "1MiB",
+        "--json",
+    ];
+    let report: Value = serde_json::from_str(&stdout(&striata(&small))).expect("JSON");
+    let of = |value: &Value| -> Vec<String> {
+        value
+            .as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect()
+    };
+    let (mut keys, growth) = (of(&report), &report["growth"][0]);
+    keys.extend(of(&report["ours"]));
+    keys.extend(of(growth));
+    keys.extend(of(&growth["load_ms_quiet"]));
+    for key in keys {
+        assert!(
+            page.contains(&format!("`{key}`")),
+            "{key} is not in docs/bench.md"
+        );
+    }
+}
+
+#[test]
 fn sizes_without_sense_are_refused() {
     let refused = |args: &[&str], reasons: &[&str]| {
         let output = striata(&[&["bench", "pinning", "--device", "sim"], args].concat());

@@ -122,7 +122,7 @@ fn sizes_without_sense_are_refused() {
         HostPool::new(&config(0, 8, 1, 5)),
         Err(HostError::Empty { .. })
     ));
-    let huge = config(u32::MAX, u32::MAX - 3, u32::MAX, u32::MAX);
+    let huge = config(1 << 16, 1 << 16, 1 << 8, u32::MAX);
     assert!(matches!(
         HostPool::new(&huge),
         Err(HostError::TooLarge { .. })

@@ -40,7 +40,7 @@ impl RowSeed {
     #[must_use]
     pub fn value(self, layer: u32, lane: u32) -> f32 {
         let word = self.word(layer, lane / 2);
-        let half = if lane % 2 == 0 {
+        let half = if lane.is_multiple_of(2) {
             word << 16
         } else {
             word & 0xFFFF_0000
@@ -112,7 +112,6 @@ pub fn fill(dense: &[AtomicU32], row_words: u32, layer: u32, seeds: &[RowSeed]) 
 mod tests {
     use super::*;
 
-    // Seen to fail if the exponent takes another bit of the hash.
     #[test]
     fn lanes_are_of_magnitude_a_quarter_to_one_and_centred() {
         let (mut sum, mut negative) = (0.0f64, 0);

@@ -35,8 +35,6 @@ fn sound(report: &ReplayReport) {
     assert!(attend.requests > 1 && attend.outputs >= attend.requests * 4);
 }
 
-// Seen to fail if the plan's page list is rotated by one page, and if layers do not wait for their
-// gates.
 #[test]
 fn no_output_is_off_on_either_trace_under_eviction() {
     let mut loaded = 0;

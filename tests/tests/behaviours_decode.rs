@@ -300,7 +300,6 @@ fn gathered(rig: &Rig, start: u64, tokens: u64, rows: u64) -> Vec<Vec<u16>> {
     all
 }
 
-// Seen to fail if the position of a row ignores the rank it came from.
 #[test]
 fn b16_a_gathered_prefix_stands_in_token_order_for_any_chunking() {
     let spec = RigSpec::new(Stripe::new(4, 4).unwrap(), &[23]);

@@ -13,8 +13,8 @@ use striata::core::{
     FenceId, L1Page, L2Page, LayerId, OpId, PageGeometry, PagePair, PoolGeometry, PoolKind, Stripe,
 };
 use striata::gpu::sim::{Fault, FaultPlan, OpClass, SimConfig, SimDevice, SimScheduler, SimStream};
-use striata::gpu::transfer::{Submission, TransferConfig};
-use striata::gpu::{Device, L1Planes};
+use striata::gpu::transfer::{CopyPath, LayerCut, PageRule, Submission, TransferConfig};
+use striata::gpu::{Device, Direction, L1Planes};
 use striata::host::{HostPool, HostPoolConfig, HugePages};
 use striata::{Ack, Confirm, Error, Order, OrderKind, Prefix, Reserve, ShardGroup};
 use striata_tests::model::{contents_of, keys_of};
@@ -67,10 +67,17 @@ impl Replica {
             .iter()
             .map(|d| Arc::new(L1Planes::alloc(d, pool).unwrap()));
         let hosts = devices.iter().map(|_| Some(host(page))).collect();
+        let full = TransferConfig::default();
+        // Small pages go the way of large ones: groups of 1, 2 and 3 layers.
+        let rule = PageRule {
+            path: CopyPath::Runs,
+            cut: LayerCut::Growing(2),
+        };
         let config = TransferConfig {
             submission: Submission::Manual,
             window_bytes,
-            ..TransferConfig::default()
+            paths: full.paths.forced(Direction::HostToDevice, rule),
+            ..full
         };
         let planes = planes.collect();
         let shards = ShardGroup::new(pool, devices.clone(), planes, hosts, &config).unwrap();

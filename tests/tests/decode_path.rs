@@ -100,7 +100,6 @@ fn results_in_bf16_are_within_its_precision() {
     assert_rows_close(&got, &rig.dense(), 5e-3);
 }
 
-// Seen to fail if rank r merges the messages in another order than the host exchange.
 #[test]
 fn exchanges_agree_bit_for_bit_on_any_streams() {
     for dcp in [2, 3, 8] {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use striata::core::{PageGeometry, PoolGeometry, PoolKind, Stripe};
+use striata::gpu::sim::{SimConfig, SimDevice};
 use striata::host::{HostError, NoPin, PagePinner, PinError, PinRegion};
-use striata::{GrowL2, Planner, PlannerConfig};
+use striata::{GrowL2, HiCache, HiCacheSetup, Planner, PlannerConfig, Shard};
 use striata_tests::rig::{Rig, RigConfig, Served};
 
 /// A page of a rank is a memory page, so that every page is a registration of its own.
@@ -40,7 +41,6 @@ fn assert_stats(rig: &Rig, pages: u64) {
     rig.cache.check_invariants().unwrap();
 }
 
-// Seen to fail if the planner's capacity does not rise, or pages of the pool stay unpublished.
 #[test]
 fn a_prompt_that_l2_could_not_hold_comes_back_once_it_has_grown() {
     let mut rig = Rig::growing(CONFIG, 20, any_pinner);
@@ -119,7 +119,6 @@ impl PagePinner for Refusing {
     }
 }
 
-// Seen to fail if the planner takes up what the first rank has.
 #[test]
 fn l2_has_the_pages_that_every_rank_has() {
     let refusing = Arc::new(Refusing::default());
@@ -162,6 +161,34 @@ fn l2_has_the_pages_that_every_rank_has() {
     assert_eq!((has(&rig, 0), has(&rig, 1)), (12, 12));
     drop(rig);
     assert_eq!(refusing.registered.load(Ordering::Relaxed), 0);
+}
+
+/// A side pool of every rank grows with the main one, or the growth is none.
+#[test]
+fn side_pools_grow_with_the_main_one() {
+    let stripe = Stripe::new(2, 4).unwrap();
+    let page = PageGeometry::new(4, 256, 4).unwrap();
+    let pool = PoolGeometry::owned(PoolKind::Striped, stripe, page, 24).unwrap();
+    let draft = pool.beside(PoolKind::Replicated, 64, 1).unwrap();
+    let mut planner = PlannerConfig::new(pool, 4);
+    planner.l2_max_pages = Some(10);
+    let setup = HiCacheSetup {
+        side_pools: vec![draft],
+        ..HiCacheSetup::new(planner)
+    };
+    let devices = (0..2).map(|rank| SimDevice::new(SimConfig::new(rank)));
+    let mut cache = HiCache::new(&setup, devices.collect()).unwrap();
+    let pages = |cache: &HiCache<SimDevice>| -> Vec<u32> {
+        let shards = cache.shards().shards().iter();
+        let pools = shards.flat_map(Shard::pools);
+        pools.map(|pool| pool.host().unwrap().pages()).collect()
+    };
+    assert_eq!(pages(&cache), [4; 4]);
+    let grown = cache.grow_l2(5).unwrap();
+    assert!(matches!(grown, GrowL2::Grown { pages: 9, .. }), "{grown:?}");
+    assert_eq!(pages(&cache), [9; 4]);
+    assert_eq!(cache.stats().pages_l2, 9);
+    cache.check_invariants().unwrap();
 }
 
 /// Another thread makes pages present and registers them while requests are served; they are used

@@ -65,7 +65,8 @@ impl<D: Subject> Bed<D> {
         let mut planes = Vec::new();
         let mut streams = Vec::new();
         for rank in 0..shape.dcp {
-            let plane = L1Planes::alloc(device, config.pool).map_err(|error| refused(shape, &error))?;
+            let plane =
+                L1Planes::alloc(device, config.pool).map_err(|error| refused(shape, &error))?;
             planes.push(Arc::new(plane));
             streams.push(device.stream(&format!("bench {rank}"))?);
         }
@@ -142,7 +143,10 @@ impl<D: Subject> Bed<D> {
     /// Begins a step of all requests, each `less` tokens shorter than its room.
     pub(super) fn begin(&mut self, less: u32, one: bool) -> Result<(), DecodeBenchError> {
         let tokens = u64::from(self.shape.tokens - less.min(self.shape.tokens - 1));
-        let queries = self.shape.queries.min(u32::try_from(tokens).unwrap_or(u32::MAX));
+        let queries = self
+            .shape
+            .queries
+            .min(u32::try_from(tokens).unwrap_or(u32::MAX));
         let requests: Vec<_> = self
             .pages
             .iter()
@@ -154,7 +158,9 @@ impl<D: Subject> Bed<D> {
             .collect();
         let each = self.streams.clone();
         let streams = pick(&each, one);
-        Ok(self.mla.begin_step(StepKind::Eager, &requests, Vec::new(), &[], streams)?)
+        Ok(self
+            .mla
+            .begin_step(StepKind::Eager, &requests, Vec::new(), &[], streams)?)
     }
 
     /// Submits a layer.
@@ -240,7 +246,11 @@ fn pages(config: &DcpMlaConfig, shape: BedShape) -> Vec<Vec<L1Page>> {
         L1Page::new(u32::try_from(page).unwrap_or(1))
     };
     (0..u64::from(shape.batch))
-        .map(|request| (0..each).map(|index| page(request * each + index)).collect())
+        .map(|request| {
+            (0..each)
+                .map(|index| page(request * each + index))
+                .collect()
+        })
         .collect()
 }
 

@@ -30,7 +30,9 @@ impl Ceilings {
     /// The least microseconds of a shape.
     pub(super) fn floor_us(&self, bytes: f64, operations: f64) -> f64 {
         let reading = bytes / self.read_gb_per_s / 1e3;
-        let multiplying = self.matrix_tflops.map_or(0.0, |rate| operations / rate / 1e6);
+        let multiplying = self
+            .matrix_tflops
+            .map_or(0.0, |rate| operations / rate / 1e6);
         reading.max(multiplying)
     }
 }
@@ -57,7 +59,10 @@ impl DecodeSubject for CudaDevice {
         let (memory, sink) = (self.alloc(READ_BYTES)?, self.alloc(4)?);
         let mut best_read = f64::INFINITY;
         for _ in 0..TRIES {
-            let us = timer.direct(LAUNCHES, |_| Ok(self.read_through(&stream, &memory, &sink)?))?;
+            let us = timer.direct(
+                LAUNCHES,
+                |_| Ok(self.read_through(&stream, &memory, &sink)?),
+            )?;
             best_read = best_read.min(us);
         }
         drop(memory);
@@ -84,7 +89,11 @@ fn matrix_rate(
 ) -> Result<f64, DecodeBenchError> {
     let blas = device.blas(stream)?;
     let bytes = u64::from(SIDE) * u64::from(SIDE) * 2;
-    let matrices = [device.alloc(bytes)?, device.alloc(bytes)?, device.alloc(bytes)?];
+    let matrices = [
+        device.alloc(bytes)?,
+        device.alloc(bytes)?,
+        device.alloc(bytes)?,
+    ];
     let zeros = vec![0x3Cu8; 1 << 20];
     for matrix in &matrices[..2] {
         for at in (0..bytes).step_by(zeros.len()) {

@@ -219,7 +219,14 @@ mod tests {
         let shape: Shape = "128x2x64x8192".parse().unwrap();
         assert_eq!(shape, Shape::new(128, 2, 64, 8192));
         assert_eq!(shape.to_string(), "128x2x64x8192");
-        for text in ["", "128x2x64", "129x1x1x1", "16x9x1x1", "16x1x0x1", "16x1x1x-1"] {
+        for text in [
+            "",
+            "128x2x64",
+            "129x1x1x1",
+            "16x9x1x1",
+            "16x1x0x1",
+            "16x1x1x-1",
+        ] {
             assert!(text.parse::<Shape>().is_err(), "{text}");
         }
         assert_eq!("merge".parse::<Part>().unwrap(), Part::Merge);

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use striata_core::LayerId;
+use striata_core::stripe::whole_share;
 use striata_gpu::decode::{Attend, Merge, Rows, View};
 use striata_kernels::EmptySentinel;
 use striata_kernels::decode::{AttendKernel, KernelFormat, OutputKind, RowScale, Schedule};
@@ -57,7 +58,12 @@ pub fn run<D: DecodeSubject>(
     }
     for &dcp in &options.dcp {
         for &batch in &options.group_batches {
-            let heads = options.group_heads / dcp.max(1);
+            let Some(heads) = whole_share(options.group_heads, dcp) else {
+                let all = options.group_heads;
+                let what = format!("{all} heads are not shared by {dcp} ranks");
+                report.skipped.push(what);
+                continue;
+            };
             if options.wants(Part::Merge) {
                 tell(&format!("merge of {dcp} ranks, batch {batch}"));
                 let rows = u64::from(batch) * u64::from(heads);
@@ -130,7 +136,9 @@ fn attention<D: DecodeSubject>(
     let config = *bed.mla.config();
     let plan = bed.mla.plan(0).ok_or_else(no_rank)?;
     let form = config.partial_form();
-    let output = bed.device.alloc(form.bytes(plan.shape.attend).map_err(contract)?)?;
+    let output = bed
+        .device
+        .alloc(form.bytes(plan.shape.attend).map_err(contract)?)?;
     let schedule: Schedule = plan.shape.schedule;
     let workspace = bed.device.alloc(schedule.workspace_bytes().max(16))?;
     let input = bed.input(0);

@@ -81,7 +81,6 @@ mod tests {
 
     use super::*;
 
-    // Seen to fail if a growth is not begun, and if the times of a rate are swapped.
     #[test]
     fn the_simulated_device_is_measured_without_a_peer() {
         let device = SimDevice::new(SimConfig::new(0));

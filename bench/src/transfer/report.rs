@@ -81,6 +81,8 @@ pub struct TransferReport {
     pub figures: Vec<Figure>,
     /// What was not measured.
     pub skipped: Vec<Skipped>,
+    /// Parts that ended early by an error; their figures up to there stand above.
+    pub failed: Vec<Skipped>,
     /// Bars that were reached.
     pub bars_reached: usize,
     /// Bars that were missed.
@@ -100,6 +102,8 @@ pub enum Outcome {
     Good,
     /// Bytes were wrong.
     WrongBytes,
+    /// A part ended by an error.
+    Failed,
     /// The link was too slow.
     Void,
     /// A bar was missed.
@@ -112,6 +116,8 @@ impl TransferReport {
     pub const fn outcome(&self) -> Outcome {
         if self.checks.wrong_rows > 0 {
             Outcome::WrongBytes
+        } else if !self.failed.is_empty() {
+            Outcome::Failed
         } else if self.void {
             Outcome::Void
         } else if self.bars_missed > 0 {
@@ -166,6 +172,7 @@ mod tests {
             void: ceilings.is_void(),
             figures: Vec::new(),
             skipped: Vec::new(),
+            failed: Vec::new(),
             bars_reached: 0,
             bars_missed: 0,
             bars_not_judged: 0,
@@ -195,6 +202,11 @@ mod tests {
         assert_eq!(report.outcome(), Outcome::Missed);
         report.void = true;
         assert_eq!(report.outcome(), Outcome::Void);
+        report.failed.push(Skipped {
+            name: "load".to_owned(),
+            why: "the device is lost".to_owned(),
+        });
+        assert_eq!(report.outcome(), Outcome::Failed);
         report.checks.wrong_rows = 1;
         assert_eq!(report.outcome(), Outcome::WrongBytes);
     }

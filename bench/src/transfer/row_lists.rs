@@ -39,9 +39,10 @@ pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchE
         };
         loads(bench, &list, case)?;
         stores(bench, &list, case)?;
+        // Host pages hold rows of several contents now.
+        bench.store_everything()?;
     }
-    // Host pages hold rows of several contents now.
-    bench.store_everything()
+    Ok(())
 }
 
 /// Different rows of both tiers, in no order.

@@ -42,6 +42,7 @@ pub(super) struct Bench<'a, D: Subject> {
     pub(super) checks: Checks,
     figures: Vec<Figure>,
     skipped: Vec<Skipped>,
+    failed: Vec<Skipped>,
     ops: u64,
 }
 
@@ -57,10 +58,11 @@ pub(super) struct Taken<'a> {
     pub(super) bar: Option<Bar>,
 }
 
-/// Measures a device.
+/// Measures a device. A part that fails ends early, is reported as failed, and the others go on.
 ///
 /// # Errors
-/// Options that make no sense, memory that cannot be had, a device that fails.
+/// Options that make no sense, memory that cannot be had, a device that fails before the first
+/// part.
 pub fn run<D: Subject>(
     device: &D,
     options: TransferOptions,
@@ -82,7 +84,9 @@ pub fn run<D: Subject>(
             done,
             parts,
         });
-        bench.part(group)?;
+        if let Err(error) = bench.part(group) {
+            bench.failed_part(group, &error);
+        }
     }
     Ok(bench.report(began))
 }
@@ -107,6 +111,7 @@ impl<'a, D: Subject> Bench<'a, D> {
             checks: Checks::default(),
             figures: Vec::new(),
             skipped: Vec::new(),
+            failed: Vec::new(),
             ops: 0,
         };
         bench.store_everything()?;
@@ -140,6 +145,20 @@ impl<'a, D: Subject> Bench<'a, D> {
             Group::Slowdown => slowdown::measure(self),
             Group::Baselines => baselines::measure(self),
         }
+    }
+
+    /// Notes that a part ended early, waits for what it left behind, and fills the host pool anew, so
+    /// that the next part finds an idle engine and known bytes.
+    fn failed_part(&mut self, group: Group, error: &BenchError) {
+        tracing::error!(part = group.name(), %error, "a part ended early");
+        self.failed.push(Skipped {
+            name: group.name().to_owned(),
+            why: error.to_string(),
+        });
+        // A poisoned engine or a lost device says so again in the next part.
+        let _ = self.engine.drain();
+        self.engine.poll(&mut Vec::new());
+        let _ = self.store_everything();
     }
 
     /// A name for the next job.
@@ -232,6 +251,7 @@ impl<'a, D: Subject> Bench<'a, D> {
             void: self.ceilings.is_void(),
             figures: self.figures,
             skipped: self.skipped,
+            failed: self.failed,
             bars_reached: 0,
             bars_missed: 0,
             bars_not_judged: 0,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flags of `striata bench`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use striata_bench::transfer::{Group, TransferOptions};
 use striata_replay::DeviceChoice;
@@ -34,7 +36,7 @@ pub(crate) enum BenchCommand {
 /// Measure copies between the tiers against one large copy call, and compute beside them.
 ///
 /// Exits with 0 if every bar that is for this device and these rows was reached, 1 if bytes were
-/// wrong or the device failed, 2 if an option or the device cannot be used, 3 if the link was too
+/// wrong or a part failed, 2 if an option or the device cannot be used, 3 if the link was too
 /// slow for the figures to mean anything, 4 if a bar was missed.
 #[derive(Debug, Args)]
 pub(crate) struct TransferBenchArgs {
@@ -80,6 +82,9 @@ pub(crate) struct TransferBenchArgs {
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write the JSON object to a file, whatever is printed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) progress: ProgressArgs,
 }

@@ -63,7 +63,12 @@ fn render(report: &DecodeReport) -> String {
     if !report.groups.is_empty() {
         parts.push(groups(report).to_string());
     }
-    parts.extend(report.skipped.iter().map(|what| format!("left out: {what}")));
+    parts.extend(
+        report
+            .skipped
+            .iter()
+            .map(|what| format!("left out: {what}")),
+    );
     parts.join("\n")
 }
 
@@ -78,7 +83,10 @@ fn heading(report: &DecodeReport) -> String {
             || "no rate of products".to_owned(),
             |rate| format!("{rate:.0} TFLOP/s in a large product"),
         );
-        format!("\nceilings of this run: {:.0} GB/s read, {matrix}", c.read_gb_per_s)
+        format!(
+            "\nceilings of this run: {:.0} GB/s read, {matrix}",
+            c.read_gb_per_s
+        )
     });
     format!(
         "{times}device {} ({}), kernel {}{ceilings}",

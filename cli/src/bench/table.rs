@@ -7,7 +7,7 @@ use striata_bench::transfer::{BarOf, Figure, Side, TransferReport, Unit, Verdict
 /// Everything, one below the other.
 pub(super) fn render(report: &TransferReport) -> String {
     let mut parts = vec![heading(report), figures(report).to_string()];
-    if !report.skipped.is_empty() {
+    if !report.skipped.is_empty() || !report.failed.is_empty() {
         parts.push(skipped(report));
     }
     parts.push(ending(report));
@@ -113,9 +113,11 @@ const fn word(verdict: Verdict) -> &'static str {
 }
 
 fn skipped(report: &TransferReport) -> String {
-    let lines = report.skipped.iter();
-    let lines = lines.map(|skipped| format!("skipped {}: {}", skipped.name, skipped.why));
-    lines.collect::<Vec<_>>().join("\n")
+    let skipped = report.skipped.iter();
+    let skipped = skipped.map(|part| format!("skipped {}: {}", part.name, part.why));
+    let failed = report.failed.iter();
+    let failed = failed.map(|part| format!("FAILED {}: {}", part.name, part.why));
+    skipped.chain(failed).collect::<Vec<_>>().join("\n")
 }
 
 fn ending(report: &TransferReport) -> String {

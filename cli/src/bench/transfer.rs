@@ -9,7 +9,7 @@ use striata_replay::{ConfigError, DeviceChoice};
 use super::{EXIT_MISSED, EXIT_VOID, table};
 use crate::args::TransferBenchArgs;
 use crate::error::{CliError, EXIT_FAILED, complain};
-use crate::output::{print, print_json};
+use crate::output::{TextFile, json, print, print_json};
 use crate::progress::Progress;
 
 /// Measures, prints, and returns the exit code.
@@ -39,6 +39,7 @@ pub(super) fn run(args: &TransferBenchArgs) -> Result<u8, CliError> {
 
 fn on<D: Subject>(device: &D, args: &TransferBenchArgs) -> Result<u8, CliError> {
     let options = args.options(device.describe().simulated_time);
+    let file = args.save.as_deref().map(TextFile::create).transpose()?;
     let mut bar = Progress::new(args.progress);
     let mut begun = false;
     let report = measure(device, options, &mut |at| {
@@ -50,6 +51,9 @@ fn on<D: Subject>(device: &D, args: &TransferBenchArgs) -> Result<u8, CliError> 
         bar.at(u64::try_from(at.done).unwrap_or(u64::MAX));
     })?;
     bar.finish(&[]);
+    if let Some(file) = file {
+        file.write(&json(&report)?)?;
+    }
     if args.json {
         print_json(&report)?;
     } else {
@@ -69,6 +73,12 @@ fn verdict(report: &TransferReport) -> u8 {
                 checks.wrong_rows,
                 checks.wrong.join("; ")
             ));
+            EXIT_FAILED
+        }
+        Outcome::Failed => {
+            for part in &report.failed {
+                complain(&format!("{} ended early: {}", part.name, part.why));
+            }
             EXIT_FAILED
         }
         Outcome::Void => {

@@ -157,7 +157,6 @@ mod tests {
         }
     }
 
-    // Seen to fail if the levels above the members are left empty.
     #[test]
     fn members_stay_when_the_bound_rises() {
         let mut bits = BitSet::new(70);

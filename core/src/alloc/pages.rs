@@ -332,7 +332,6 @@ mod tests {
         assert_eq!(pool.free.words_held(), words);
     }
 
-    // Seen to fail if new pages are not counted as free, or a page in use becomes free.
     #[test]
     fn a_tier_that_grows_hands_out_its_new_pages_and_no_old_one_twice() {
         let mut pool = PageAllocator::<L2>::new(3, 0);

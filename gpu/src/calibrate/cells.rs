@@ -121,7 +121,6 @@ mod tests {
         );
     }
 
-    // Seen to fail if the built-in rules of small chunks are not tried.
     #[test]
     fn the_built_in_rule_of_a_cell_is_tried_and_nothing_twice() {
         for (direction, planes) in DIRECTIONS.into_iter().flat_map(|d| KINDS.map(|k| (d, k))) {

@@ -145,7 +145,6 @@ mod tests {
         assert_eq!(of_loads(Vec::new()), TransferPaths::measured());
     }
 
-    // Seen to fail if noise is enough, or if the slowest is chosen.
     #[test]
     fn a_rule_is_replaced_by_one_that_is_faster_beyond_noise() {
         let before = built_in(LOAD, PlaneKind::Uniform, CHUNK, 1);

@@ -72,7 +72,6 @@ fn measurements_come_back() {
     fs::remove_dir_all(place).unwrap();
 }
 
-// Seen to fail if the names in the file are not compared.
 #[test]
 fn files_of_something_else_say_what_they_are() {
     let refused = |change: fn(&mut Kept)| decode(&encoded(change), &key(), 61).unwrap_err();

@@ -9,7 +9,9 @@ use super::cells::{DIRECTIONS, KINDS, PAGES, ROW_BYTES, chunk_bytes, tried};
 use super::scratch::Scratch;
 use super::{CalibrationError, CalibrationOptions, Measured, Measurements};
 use crate::device::{Device, Direction};
-use crate::transfer::{PageRule, PlaneKind, TransferConfig, TransferEngine, TransferPaths};
+use crate::transfer::{
+    CopyPath, PageRule, PlaneKind, TransferConfig, TransferEngine, TransferPaths,
+};
 
 /// A path that was this much slower than the best of its cell is not measured again.
 const HOPELESS: f64 = 1.5;
@@ -29,7 +31,8 @@ pub(super) fn measure<D: Device>(
         ..Measurements::default()
     };
     let most = PAGES.iter().copied().max().unwrap_or(1);
-    let share = options.budget / (ROW_BYTES.len() * KINDS.len() * DIRECTIONS.len()) as u32;
+    let series = ROW_BYTES.len() * KINDS.len() * DIRECTIONS.len();
+    let share = options.budget / u32::try_from(series).unwrap_or(u32::MAX);
     let mut until = share;
     for row_bytes in ROW_BYTES {
         if began.elapsed() >= options.budget * 3 {
@@ -107,7 +110,8 @@ impl<D: Device> Series<'_, D> {
         Ok(lanes.iter().flat_map(|lane| self.medians(lane)).collect())
     }
 
-    /// An engine whose jobs take one path; none if it takes another instead.
+    /// An engine whose jobs take one path; none if it takes another instead, or if the path needs
+    /// kernels and they cannot be had.
     fn lane(&self, rule: PageRule) -> Result<Option<Lane<D>>, CalibrationError> {
         let config = TransferConfig {
             paths: TransferPaths::measured().forced(self.direction, rule),
@@ -120,7 +124,15 @@ impl<D: Device> Series<'_, D> {
             config,
         )?;
         // The first job may make what the path needs, such as a kernel; it is not counted.
-        self.job(&engine, 1)?;
+        if let Err(error) = self.job(&engine, 1) {
+            // A device that is lost says so on the next path as well.
+            let needs_kernels = matches!(rule.path, CopyPath::Staged | CopyPath::Mapped);
+            if needs_kernels {
+                tracing::info!(%error, path = rule.path.name(), "a copy path cannot be used");
+                return Ok(None);
+            }
+            return Err(error);
+        }
         let stats = engine.stats();
         let taken = match self.direction {
             Direction::HostToDevice => stats.loads.by_path,
@@ -153,12 +165,17 @@ impl<D: Device> Series<'_, D> {
                     chunk_bytes: self.chunk_bytes,
                     pages,
                     rule: lane.rule,
-                    // Bytes a nanosecond are 1e9 bytes a second.
-                    gb_per_s: bytes as f64 / median as f64,
+                    gb_per_s: rate(bytes, median),
                     count: nanos.len(),
                 })
             })
     }
+}
+
+/// 1e9 bytes a second, which are bytes a nanosecond, to six places: a decimal that comes back from
+/// disk as it went there.
+fn rate(bytes: u64, nanos: u64) -> f64 {
+    (bytes as f64 / nanos as f64 * 1e6).round() / 1e6
 }
 
 fn is_hopeless(nanos: &[u64], best: Option<u64>) -> bool {

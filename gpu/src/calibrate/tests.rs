@@ -21,7 +21,6 @@ fn device() -> SimDevice {
     SimDevice::new(SimConfig::new(0))
 }
 
-// Seen to fail if jobs take another path than the one that is forced.
 #[test]
 fn every_cell_is_measured_on_the_simulated_device() {
     let found = calibrate(&device(), &options()).unwrap();
@@ -65,7 +64,6 @@ fn no_budget_leaves_the_built_in_rules() {
     assert_eq!(found.paths, TransferPaths::measured());
 }
 
-// Seen to fail if a second start measures again, or `fresh` does not.
 #[test]
 fn the_second_start_reads_what_the_first_measured() {
     let place = scratch("calibrate");

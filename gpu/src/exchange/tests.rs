@@ -157,8 +157,6 @@ fn both_bring_each_message_to_its_destination_on_any_streams() {
     }
 }
 
-// Seen to fail if `open` does not wait for the readers of its buffer, and if `cross` does not wait
-// for the writers.
 #[test]
 fn no_order_of_operations_is_a_race() {
     for seed in 0..20 {

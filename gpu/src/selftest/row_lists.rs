@@ -10,7 +10,7 @@ use super::random::Random;
 use super::rig::{Layout, Rig};
 use super::{Check, Checked, Failure, ensure};
 use crate::device::{Device, Direction};
-use crate::transfer::{LoadRows, RowPair, StoreRows, TransferConfig};
+use crate::transfer::{LoadRows, RowPair, StoreRows, TransferConfig, TransferPaths};
 
 pub(super) fn checks<D: Device>() -> Vec<Check<D>> {
     vec![Check {
@@ -104,12 +104,19 @@ fn row_lists<D: Device>(device: &D) -> Checked {
                 uniform,
                 chunk_bytes: if random.coin() { 1 } else { 1 << 30 },
             };
-            // Also in slices.
+            // Also in slices, and through a small ring.
+            let staged = random.coin();
             let config = TransferConfig {
                 slice_bytes: if random.coin() { 50_000 } else { 1 << 40 },
+                staging_bytes: 1 << 20,
+                paths: TransferPaths::measured().forced_rows(staged),
                 ..TransferConfig::default()
             };
             let rig = Rig::with_config(device, layout, config)?;
+            if staged {
+                rig.engine.reserve_staging(Direction::HostToDevice)?;
+                rig.engine.reserve_staging(Direction::DeviceToHost)?;
+            }
             rig.set_bytes(|memory, at| ((at * 37) >> 3 ^ (memory * 91)).to_le_bytes()[0])?;
             let bytes = rig.bytes()?;
             let mut model = Model { rig: &rig, bytes };

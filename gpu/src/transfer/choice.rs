@@ -73,28 +73,41 @@ impl<D: Device> Core<D> {
         }
     }
 
-    /// How a row list is done in `layers`.
+    /// How a row list is done in `layers`: through the ring if the table says so for its host runs
+    /// and the ring is there, else by a kernel on mapped memory.
     pub(super) fn choose_rows(
         &self,
         direction: Direction,
         host: &HostSide,
-        cells: Vec<Cell>,
+        mut cells: Vec<Cell>,
         layers: &Range<u32>,
     ) -> Choice {
         let (page, config) = (host.shape.page, &self.config);
         let row = u64::from(page.row_bytes());
-        let count = layers.end - layers.start;
-        let groups = match direction {
-            Direction::HostToDevice => {
-                let layer_bytes = row * cells.len() as u64;
-                self.groups(LayerCut::Growing(2), count, layer_bytes, u32::MAX)
+        let (layer_bytes, count) = (row * cells.len() as u64, layers.end - layers.start);
+        let rules = config.paths.of(direction);
+        let staging = self.staging(direction).filter(|staging| {
+            // Rows that are fewer than one long run need no look.
+            let worth = staging.slot_bytes >= row && rules.row_path(layer_bytes, 1).is_staged();
+            worth && {
+                cells.sort_unstable_by_key(|cell| cell.far);
+                rules
+                    .row_path(layer_bytes, host_runs(&cells, row))
+                    .is_staged()
             }
-            Direction::DeviceToHost => LayerGroups::whole(count),
+        });
+        let slot = staging.map(|staging| staging.slot_bytes);
+        let most = slot.map_or(u32::MAX, |slot| quotient(slot, layer_bytes));
+        let groups = match direction {
+            Direction::HostToDevice => self.groups(LayerCut::Growing(2), count, layer_bytes, most),
+            // As many layers as fit, so that the runs stay long.
+            Direction::DeviceToHost => self.groups(LayerCut::Whole, count, layer_bytes, most),
         };
-        let parts = Parts::rows(cells, &groups, layers.start, row, config.slice_bytes);
+        let call = config.slice_bytes.min(slot.unwrap_or(u64::MAX));
+        let parts = Parts::rows(cells, &groups, layers.start, row, call);
         let behind = page.layers() - layers.end;
         Choice {
-            path: CopyPath::Mapped,
+            path: slot.map_or(CopyPath::Mapped, |_| CopyPath::Staged),
             groups: groups.among(layers.start, behind),
             parts,
         }
@@ -170,6 +183,14 @@ impl HostSide {
             Direction::DeviceToHost => self.shape.page.page_bytes(),
         }
     }
+}
+
+/// Runs without a gap on the host, of rows in the order of the host.
+fn host_runs(cells: &[Cell], row_bytes: u64) -> usize {
+    let gaps = cells
+        .windows(2)
+        .filter(|pair| pair[0].far + row_bytes != pair[1].far);
+    gaps.count() + usize::from(!cells.is_empty())
 }
 
 /// How often `unit` bytes fit into `bytes`.

@@ -9,7 +9,7 @@
 //! | `shared` | what its calls and its thread share |
 //! | `queue_entry`, `queue_state` | which unit of which waiting job is submitted next |
 //! | `work_queue` | the same between threads, checked by loom; the first failure |
-//! | `window` | how much may be in flight |
+//! | `window`, `pace` | how much may be in flight; when to ask whether it has ended |
 //! | `submit`, `thread` | submission, unit by unit, and the thread that does it |
 //! | `manual` | submission by whoever waits, where there is no thread |
 //! | `staging` | the rings of device memory through which jobs are staged |
@@ -52,6 +52,8 @@ mod loom_tests;
 mod manual;
 #[cfg(not(loom))]
 mod outcome;
+#[cfg(not(loom))]
+mod pace;
 #[cfg(not(loom))]
 mod parts;
 #[cfg(not(loom))]

@@ -55,6 +55,12 @@ impl CopyPath {
         Self::Mapped,
     ];
 
+    /// Whether bytes go through a ring of device memory.
+    #[must_use]
+    pub const fn is_staged(self) -> bool {
+        matches!(self, Self::Staged)
+    }
+
     /// Its name in tables and settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -111,8 +117,8 @@ pub struct DirectionPaths {
     pub uniform: PageGrid,
     /// Pages of separate planes.
     pub separate: PageGrid,
-    /// Row lists are staged if the host rows form runs of at least this many bytes on average,
-    /// else they go by a kernel on mapped memory; 0: always, `u64::MAX`: never.
+    /// Row lists are staged if the host rows form runs of at least this many bytes on average and
+    /// the ring is there, else they go by a kernel on mapped memory; 0: always, `u64::MAX`: never.
     pub stage_rows_from: u64,
 }
 
@@ -303,9 +309,16 @@ mod tests {
         let direction = Direction::HostToDevice;
         paths.of_mut(direction).grid_mut(PlaneKind::Separate)[2][5] = rule;
         let found = |chunk, pages| paths.of(direction).rule(PlaneKind::Separate, chunk, pages);
-        assert_eq!((found(32 << 10, 17), found((16 << 10) + 4, 32)), (rule, rule));
-        for (chunk, pages) in [(16 << 10, 17), ((32 << 10) + 4, 17), (32 << 10, 16), (32 << 10, 33)]
-        {
+        assert_eq!(
+            (found(32 << 10, 17), found((16 << 10) + 4, 32)),
+            (rule, rule)
+        );
+        for (chunk, pages) in [
+            (16 << 10, 17),
+            ((32 << 10) + 4, 17),
+            (32 << 10, 16),
+            (32 << 10, 33),
+        ] {
             assert_ne!(found(chunk, pages), rule);
         }
     }

@@ -280,6 +280,44 @@ impl PieceShape {
         }
     }
 
+    /// Appends runs between the host and a buffer that holds `layers` of rows from byte `at` on,
+    /// layer by layer, each in the order of the list. Neighbours on the host go together.
+    pub(super) fn row_objects(
+        &self,
+        cells: &[Cell],
+        layers: Range<u32>,
+        at: u64,
+        out: &mut Vec<Piece>,
+    ) {
+        let width = u64::from(self.page.row_bytes());
+        let mut device = at;
+        for layer in layers {
+            let base = u64::from(layer) * self.host.layer;
+            let first = out.len();
+            for cell in cells {
+                let host = base + cell.far;
+                let joins = |last: &Piece| {
+                    let ends = last.host + last.width == host;
+                    ends && self.room(last.host) >= last.width + width
+                };
+                let last = out.get_mut(first..).and_then(<[Piece]>::last_mut);
+                match last.filter(|last| joins(last)) {
+                    Some(last) => last.width += width,
+                    None => out.push(Piece {
+                        plane: 0,
+                        height: 1,
+                        device,
+                        host,
+                        width,
+                        device_pitch: 0,
+                        host_pitch: 0,
+                    }),
+                }
+                device += width;
+            }
+        }
+    }
+
     /// Where a row stands: in a plane, and in layer 0 on the host.
     pub(super) fn cell(&self, pair: RowPair) -> Cell {
         let row_bytes = u64::from(self.page.row_bytes());

@@ -102,10 +102,14 @@ impl JobPlan {
     /// staged unit stand in the buffer from byte `staged_at` on.
     pub(super) fn pieces(&self, unit: u32, staged_at: u64, out: &mut Vec<Piece>) {
         out.clear();
-        let Some((unit, Share::Pages(runs))) = self.parts.unit(unit) else {
+        let Some((unit, share)) = self.parts.unit(unit) else {
             return;
         };
         let (shape, layers) = (&self.host.shape, unit.layers.clone());
+        let runs = match share {
+            Share::Rows(cells) => return shape.row_objects(cells, layers, staged_at, out),
+            Share::Pages(runs) => runs,
+        };
         match self.path {
             CopyPath::Rectangles | CopyPath::RectangleCalls => {
                 shape.rectangles(runs, layers, out);
@@ -147,29 +151,39 @@ impl JobPlan {
     }
 
     /// The cells of a unit that a kernel moves between the planes and the buffer, from its byte
-    /// `staged_at` on: page by page, all layers of a page together, as they stand on the host.
+    /// `staged_at` on: page by page, all layers of a page together, as they stand on the host; rows
+    /// layer by layer.
     pub(super) fn staged_cells<'a>(
         &'a self,
         unit: u32,
         staged_at: u64,
         scratch: &'a mut Vec<Cell>,
     ) -> Option<UnitCells<'a>> {
-        let (unit, Share::Pages(runs)) = self.parts.unit(unit)? else {
-            return None;
-        };
-        let object = self.item_bytes * unit.layers.len() as u64;
-        let pages = runs.iter().flat_map(PageRun::pairs);
-        let cells = (0u64..).zip(pages).map(|(index, (l1, _))| Cell {
-            plane: u64::from(l1) * self.item_bytes,
-            far: index * object,
-        });
+        let (unit, share) = self.parts.unit(unit)?;
         scratch.clear();
-        scratch.extend(cells);
+        let far_layer = match share {
+            Share::Pages(runs) => {
+                let object = self.item_bytes * unit.layers.len() as u64;
+                let pages = (0u64..).zip(runs.iter().flat_map(PageRun::pairs));
+                scratch.extend(pages.map(|(index, (l1, _))| Cell {
+                    plane: u64::from(l1) * self.item_bytes,
+                    far: index * object,
+                }));
+                self.item_bytes
+            }
+            Share::Rows(cells) => {
+                scratch.extend((0u64..).zip(cells).map(|(index, cell)| Cell {
+                    plane: cell.plane,
+                    far: index * self.item_bytes,
+                }));
+                self.item_bytes * cells.len() as u64
+            }
+        };
         Some(UnitCells {
             layers: unit.layers.clone(),
             cells: scratch,
             far_base: staged_at,
-            far_layer: self.item_bytes,
+            far_layer,
         })
     }
 }

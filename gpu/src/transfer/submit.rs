@@ -9,6 +9,7 @@ use striata_kernels::cells::Cell;
 use super::gate::LoadGate;
 use super::gate_error::JobFailure;
 use super::job::{End, Job, TransferConfig};
+use super::pace::Pace;
 use super::paths::CopyPath;
 use super::plan::{JobPlan, UnitCells};
 use super::queue_entry::JobId;
@@ -19,10 +20,6 @@ use super::window::{Rooms, Window};
 use crate::cells::{CellMove, FarSide};
 use crate::device::{CopyBatch, Device, Direction, Piece};
 use crate::error::GpuError;
-
-/// Bytes in a nanosecond over the fastest link that was measured: a unit in flight does not end
-/// before its bytes divided by this.
-const LINK_BYTES_PER_NS: u64 = 55;
 
 /// Who submits, and what it knows of its streams.
 #[derive(Debug)]
@@ -35,11 +32,19 @@ pub(super) struct Submitter<D: Device> {
     fences: Vec<(JobId, D::Event)>,
 }
 
+/// Why nothing can be submitted, if there is a job.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Obstruction {
+    /// Targets that are in use.
+    Fences,
+    /// A full window, and how long it will be, if that can be foretold.
+    Window(Option<Duration>),
+}
+
 #[derive(Debug)]
 struct Lane<D: Device> {
     window: Window<D::Event>,
-    /// When the oldest unit of the window was first seen to be the oldest.
-    since: Instant,
+    pace: Pace,
     /// Units that were submitted.
     units: u64,
     slots: Slots<D>,
@@ -49,18 +54,29 @@ impl<D: Device> Lane<D> {
     fn new(window_bytes: u64) -> Self {
         Self {
             window: Window::new(window_bytes),
-            since: Instant::now(),
+            pace: Pace::new(),
             units: 0,
             slots: Slots::new(),
         }
     }
 
-    /// How long the oldest unit will take at least; none if that is over. A little later is no
-    /// harm, since another unit runs meanwhile, and spares a look.
+    /// How long the oldest unit will go on, if that can be foretold.
     fn patience(&self) -> Option<Duration> {
-        let nanos = self.window.oldest_bytes() / LINK_BYTES_PER_NS;
-        let nanos = nanos + nanos / 20;
-        Duration::from_nanos(nanos).checked_sub(self.since.elapsed())
+        self.pace
+            .patience(self.window.oldest_bytes(), Instant::now())
+    }
+
+    /// Forgets units that have ended; false if there is none.
+    fn retire(&mut self, has_ended: impl FnMut(&D::Event) -> bool) -> bool {
+        let (bytes, oldest) = (self.window.bytes(), self.window.oldest_bytes());
+        let ended = self.window.retire(has_ended);
+        let now = Instant::now();
+        if ended {
+            self.pace.ended(bytes - self.window.bytes(), now);
+        } else {
+            self.pace.looked(oldest, now);
+        }
+        ended
     }
 }
 
@@ -75,11 +91,12 @@ impl<D: Device> Submitter<D> {
         }
     }
 
-    /// How long nothing can be submitted because a window is full; none if none is, or if that
-    /// cannot be foretold.
-    pub(super) fn patience(&self, core: &Core<D>) -> Option<Duration> {
-        let direction = core.work.blocked(self.rooms())?;
-        self.lane(direction).patience()
+    /// What keeps jobs back.
+    pub(super) fn obstruction(&self, core: &Core<D>) -> Obstruction {
+        match core.work.blocked(self.rooms()) {
+            Some(direction) => Obstruction::Window(self.lane(direction).patience()),
+            None => Obstruction::Fences,
+        }
     }
 
     /// Submits one unit: begins a job or submits a unit of one. False if none may be submitted.
@@ -145,14 +162,7 @@ impl<D: Device> Submitter<D> {
         };
         // A lost device is found by the calls that follow.
         let has_ended = |event: &D::Event| core.device.is_complete(event).unwrap_or(true);
-        let mut retire = |direction| {
-            let lane = self.lane_mut(direction);
-            let ended = lane.window.retire(has_ended);
-            if ended {
-                lane.since = Instant::now();
-            }
-            ended
-        };
+        let mut retire = |direction| self.lane_mut(direction).retire(has_ended);
         let here = retire(direction);
         retire(other) || here
     }
@@ -195,7 +205,7 @@ impl<D: Device> Submitter<D> {
             core.ledger.unit(direction, bytes, event);
             let lane = self.lane_mut(direction);
             if lane.window.oldest().is_none() {
-                lane.since = Instant::now();
+                lane.pace.begin(Instant::now());
             }
             lane.window.push(bytes, event.clone());
             lane.units += 1;

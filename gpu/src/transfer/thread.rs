@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::shared::Core;
+use super::submit::Obstruction;
 use super::work_queue::Next;
 use crate::device::Device;
 use crate::error::GpuError;
@@ -11,6 +12,8 @@ use crate::error::GpuError;
 /// How long the thread sleeps between two looks at fences and windows, at first and at most.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_micros(500);
+/// At most while a window is full and the next unit should have ended.
+const WINDOW_PAUSE: Duration = Duration::from_micros(80);
 
 /// Runs until the queue is closed. What was not begun then is dropped, which fails the gates.
 pub(super) fn run<D: Device>(core: &Core<D>) {
@@ -46,10 +49,14 @@ impl<D: Device> Core<D> {
             *pause = SHORTEST_PAUSE;
             return true;
         }
-        let (rooms, foretold) = (submitter.rooms(), submitter.patience(self));
+        let (rooms, obstruction) = (submitter.rooms(), submitter.obstruction(self));
         // Callers may submit meanwhile; no lock is held while the thread sleeps.
         drop(submitter);
-        let patience = foretold.map_or(*pause, |foretold| foretold.max(*pause));
+        let (least, most) = match obstruction {
+            Obstruction::Fences => (Duration::ZERO, LONGEST_PAUSE),
+            Obstruction::Window(foretold) => (foretold.unwrap_or_default(), WINDOW_PAUSE),
+        };
+        let patience = least.max((*pause).min(most));
         match self.work.next(rooms, patience) {
             Next::Turn(turn) => {
                 // The fence of a job that has just come is looked at on the way round.
@@ -57,8 +64,8 @@ impl<D: Device> Core<D> {
                 *pause = SHORTEST_PAUSE;
             }
             // What was foretold is over at the next look, or nearly.
-            Next::Blocked if foretold.is_some() => *pause = SHORTEST_PAUSE,
-            Next::Blocked => *pause = (*pause * 2).min(LONGEST_PAUSE),
+            Next::Blocked if least > *pause => *pause = SHORTEST_PAUSE,
+            Next::Blocked => *pause = (*pause * 2).min(most),
             Next::Closed => return false,
         }
         true

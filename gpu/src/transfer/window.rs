@@ -78,6 +78,11 @@ impl<M> Window<M> {
         self.units.front().map(|(_, mark)| mark)
     }
 
+    /// The bytes of all units.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The bytes of the oldest unit; 0 if there is none.
     pub(super) fn oldest_bytes(&self) -> u64 {
         self.units.front().map_or(0, |(bytes, _)| *bytes)

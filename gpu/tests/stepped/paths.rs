@@ -113,7 +113,14 @@ fn b25_b26_no_path_races_whatever_the_order() {
 #[test]
 fn b25_row_lists_do_not_race_whatever_the_order() {
     for seed in 0..24 {
-        let (rig, scheduler) = rig(seed, |config| config);
+        let staged = seed & 1 == 1;
+        let (rig, scheduler) = rig(seed, |config| TransferConfig {
+            paths: config.paths.forced_rows(staged),
+            staging_bytes: 4 * 256,
+            ..config
+        });
+        rig.engine.reserve_staging(Direction::HostToDevice).unwrap();
+        rig.engine.reserve_staging(Direction::DeviceToHost).unwrap();
         for (l1, _) in FIVE {
             rig.fill(l1, 100 + u64::from(l1));
         }
@@ -291,7 +298,11 @@ fn a_kernel_that_fails_poisons_and_leaves_nothing_good() {
         rig.engine.store(rig.store_job(1, &FIVE)).unwrap();
         let drained = rig.engine.drain();
         let done = rig.poll();
-        assert!(drained.is_err(), "{path:?} {done:?} {:?}", rig.engine.stats());
+        assert!(
+            drained.is_err(),
+            "{path:?} {done:?} {:?}",
+            rig.engine.stats()
+        );
         assert_eq!((done.len(), done[0].good_pages), (1, 0), "{path:?}");
         assert!(matches!(rig.engine.poisoned(), Some(GpuError::Lost { .. })));
     }

@@ -111,7 +111,8 @@ proptest! {
     fn b41_rows_of_every_size_go_where_the_list_says(
         row_bytes in prop::sample::select(vec![4u32, 12, 132, 584, 656, 1152]), layers in 1u32..7,
         first in 0u32..7, count in 1u32..7, uniform: bool, layer_first: bool, split: bool,
-        len in 0u64..30, salt in 0u64..100, slice_bytes in 1u64..100_000,
+        len in 0u64..30, salt in 0u64..100, slice_bytes in 1u64..100_000, staged: bool,
+        sorted: bool,
     ) {
         let layout = Layout {
             row_bytes, layers, uniform, page_rows: 3,
@@ -119,11 +120,18 @@ proptest! {
             chunk_bytes: if split { 1 } else { 1 << 30 },
             ..Layout::default()
         };
-        let rig = Rig::new(layout, TransferConfig { slice_bytes, ..config() });
+        let paths = config().paths.forced_rows(staged);
+        // Slots of some rows, so that rows are cut and slots are used again.
+        let staging_bytes = 4 * 256 * 16;
+        let rig = Rig::new(layout, TransferConfig { slice_bytes, paths, staging_bytes, ..config() });
+        if staged {
+            rig.engine.reserve_staging(Direction::HostToDevice).unwrap();
+            rig.engine.reserve_staging(Direction::DeviceToHost).unwrap();
+        }
         let first = first % layers;
         let range = first..(first + count).min(layers);
         let device_rows = shuffled(3, 30, salt);
-        let host_rows = shuffled(0, 36, salt + 1);
+        let host_rows = if sorted { (0..36).collect() } else { shuffled(0, 36, salt + 1) };
         let list: Vec<_> = device_rows.into_iter().zip(host_rows).take(len as usize).collect();
         let words = row_bytes / 4;
         for layer in 0..layers {
@@ -166,9 +174,12 @@ proptest! {
         }
         prop_assert_eq!(rig.finish()[0].good_pages, list.len());
         let stats = rig.engine.stats();
-        prop_assert_eq!((stats.loads.calls, stats.stores.calls), (0, 0));
         let jobs = u64::from(!list.is_empty());
-        prop_assert_eq!(stats.loads.by_path.jobs(CopyPath::Mapped), jobs);
+        let path = if staged { CopyPath::Staged } else { CopyPath::Mapped };
+        for side in [stats.loads, stats.stores] {
+            prop_assert_eq!(side.by_path.jobs(path), jobs);
+            prop_assert_eq!(side.calls > 0, staged && jobs > 0);
+        }
     }
 }
 
@@ -189,6 +200,30 @@ fn b25_a_store_of_rows_waits_for_the_kernel_that_writes_them() {
         let gate = rig.engine.load(rig.load(round, &[(5, 4)], None)).unwrap();
         gate.synchronize().unwrap();
         assert_eq!(rig.wrong_rows(&[(5, round)]), 0, "round {round}");
+    }
+}
+
+/// Rows of adjacent pages of a layer-first pool are one run, whatever the order of the list.
+#[test]
+fn long_host_runs_take_one_descriptor_a_layer() {
+    let layout = Layout {
+        host: HostLayout::LayerFirst,
+        ..Layout::default()
+    };
+    let mut paths = config().paths;
+    let run = 32 * 1152;
+    for (from, path, pieces) in [(run, CopyPath::Staged, 5), (run + 4, CopyPath::Mapped, 0)] {
+        paths.stores.stage_rows_from = from;
+        let rig = Rig::new(layout, TransferConfig { paths, ..config() });
+        rig.engine.reserve_staging(Direction::DeviceToHost).unwrap();
+        let list: Vec<_> = shuffled(0, 32, 5)
+            .into_iter()
+            .map(|row| (row + 8, row + 3))
+            .collect();
+        rig.engine.store_rows(store(1, &list, 0..5, None)).unwrap();
+        assert_eq!(ops(&rig.finish()), [1]);
+        let stores = rig.engine.stats().stores;
+        assert_eq!((stores.by_path.jobs(path), stores.pieces), (1, pieces));
     }
 }
 

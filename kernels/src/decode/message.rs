@@ -13,7 +13,8 @@ use crate::lse::{EmptySentinel, LogBase, Lse};
 use crate::reference::{ContractError, MergeReport, PartialRef, merge};
 
 /// Most messages of a merge: they are kernel arguments.
-pub const MAX_PARTIALS: usize = 64;
+pub const MAX_PARTIALS: usize = RANKS as usize;
+const RANKS: u32 = 64;
 
 /// The kernel's argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -78,7 +79,7 @@ impl MergeTally {
             return None;
         }
         let first = !self.first_inverted;
-        Some((first / MAX_PARTIALS as u32, first % MAX_PARTIALS as u32))
+        Some((first / RANKS, first % RANKS))
     }
 }
 

@@ -167,9 +167,9 @@ mod tests {
                 parts,
             };
             let (starts, cuts) = schedule.divide(&lens);
-            assert_eq!(starts.len() as u32, parts + 1);
+            assert_eq!(starts.len(), parts as usize + 1);
             let end = WorkStart {
-                request: lens.len() as u32,
+                request: u32::try_from(count).unwrap(),
                 tile: 0,
             };
             assert_eq!(
@@ -178,7 +178,7 @@ mod tests {
             );
             let mut pieces = 0;
             for (request, (&rows, cut)) in lens.iter().zip(&cuts).enumerate() {
-                let request = request as u32;
+                let request = u32::try_from(request).unwrap();
                 let mut parts_of = Vec::new();
                 for tile in 0..tiles(rows) {
                     let inside = |part: usize| {

@@ -156,7 +156,7 @@ mod tests {
         let format = KernelFormat::Bf16;
         let slots = [8i64, 9, 3, 15, -1, 100];
         let latent: Vec<u16> = (0..slots.len() * LATENT)
-            .map(|at| (at / LATENT) as u16 + 1)
+            .map(|at| u16::try_from(at / LATENT).unwrap() + 1)
             .collect();
         for rank in stripe.ranks() {
             let shape = WriteShape {

@@ -110,7 +110,8 @@ impl<D: DecodeDevice + ValueDevice> Attending<D> {
 fn mla_config(config: &ReplayConfig, plan: &Plan, simulated: bool) -> DcpMlaConfig {
     let dcp = plan.stripe.dcp();
     let of_model = config.model.heads / plan.topology.attention_tp().max(1);
-    let most = (MAX_HEADS / dcp.max(1)).max(1);
+    let fits = |heads: &u32| heads.saturating_mul(dcp) <= MAX_HEADS;
+    let most = (1..=MAX_HEADS).rev().find(fits).unwrap_or(1);
     let local = if simulated {
         1
     } else {

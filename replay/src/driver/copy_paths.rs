@@ -82,7 +82,6 @@ fn forced(choice: CopyPathChoice) -> Option<CopyPath> {
 mod tests {
     use super::*;
 
-    // Seen to fail if a path has no name among the choices.
     #[test]
     fn every_path_can_be_forced_by_its_name() {
         for path in CopyPath::ALL {

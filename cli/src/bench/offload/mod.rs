@@ -46,7 +46,7 @@ pub(super) fn run(args: &OffloadBenchArgs) -> Result<u8, CliError> {
 fn verdict(report: &OffloadReport) -> u8 {
     match report.outcome() {
         Outcome::Good => 0,
-        Outcome::WrongBytes => {
+        Outcome::WrongBytes | Outcome::Failed => {
             let systems = || report.traces.iter().flat_map(|trace| &trace.systems);
             let wrong: u64 = systems().map(|system| system.wrong_rows).sum();
             let errors: u64 = systems().map(|system| system.errors).sum();

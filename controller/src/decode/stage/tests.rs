@@ -115,8 +115,6 @@ proptest! {
 
     /// After any changes, the plan built on what the step before left equals one built from
     /// nothing, and one built from slots, on every rank.
-    // Seen to fail if a page that was not full counts as kept, and if a place forgets nothing
-    // when its request leaves.
     #[test]
     fn plans_from_changes_from_nothing_and_from_slots_are_equal(
         ((stripe, kernel_rows), programs) in stripes().prop_flat_map(|(stripe, kernel_rows)| {

@@ -38,8 +38,6 @@ type Case = (
     Result<(CommBackend, bool), &'static str>,
 );
 
-// Seen to fail if an explicit exchange that is missing is replaced by the unset choice, and if
-// `unset` ignores the means.
 #[test]
 fn the_table_of_presets_means_and_settings() {
     let all = means(true, true, true);

@@ -193,7 +193,7 @@ fn random_messages(
                 25..35 => unit() * 60.0,
                 35..40 if chosen => f32::NAN,
                 35..40 => unit(),
-                _ if (row as u64 + rank) % 3 == 0 => none,
+                _ if (row as u64 + rank).is_multiple_of(3) => none,
                 _ => unit(),
             };
             lses.push(lse);

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use striata_core::stripe::whole_share;
 use striata_core::{L1Page, Rank, Stripe};
 use striata_kernels::decode::attend::HostAttend;
 use striata_kernels::decode::plan::HostPlan;
@@ -87,7 +88,7 @@ impl Case {
 
     /// Messages: one a rank where the heads allow it.
     pub(super) fn form(&self) -> OutputForm {
-        let shared = self.heads.is_multiple_of(self.dcp);
+        let shared = whole_share(self.heads, self.dcp).is_some();
         OutputForm {
             kind: self.kind,
             destinations: if shared { self.dcp } else { 1 },
@@ -148,6 +149,9 @@ fn lanes(random: &mut Random, count: usize) -> Vec<u16> {
     };
     (0..count).map(|_| lane()).collect()
 }
+
+/// Outputs and log-sum-exps of all rows of one rank, in f64.
+pub(super) type Reference<B> = (Vec<f64>, Vec<Lse<B, f64>>);
 
 /// One rank of a case.
 pub(super) struct Scene<D: DecodeDevice> {
@@ -335,7 +339,7 @@ impl<D: DecodeDevice> Scene<D> {
     }
 
     /// What the outputs must be.
-    pub(super) fn reference<B: LogBase>(&self) -> Result<(Vec<f64>, Vec<Lse<B, f64>>), Failure> {
+    pub(super) fn reference<B: LogBase>(&self) -> Result<Reference<B>, Failure> {
         let rows = usize::try_from(self.case.shape().rows())?;
         let (mut o, mut lse) = (vec![0.0; rows * LATENT], vec![Lse::EMPTY; rows]);
         let host = HostAttend {

@@ -171,7 +171,6 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-// Seen to fail if a tile's weights use the largest score of the tile before.
 #[test]
 fn attention_in_f32_equals_the_reference_in_f64_for_every_format() {
     let stripe = Stripe::new(3, 64).unwrap();
