@@ -86,18 +86,17 @@ impl CostModel {
             Direction::HostToDevice => self.host_to_device_bytes_per_s,
             Direction::DeviceToHost => self.device_to_host_bytes_per_s,
         };
-        let (rows, calls, descriptor) = match form {
-            CopyForm::Runs => (0, self.call_ns, self.descriptor_ns),
-            CopyForm::Rectangles => (tally.rows, self.call_ns, self.descriptor_ns),
-            CopyForm::EachRun => {
-                let calls = tally.pieces.saturating_mul(self.single_call_ns);
-                (0, calls, self.single_ns)
-            }
-            CopyForm::EachRectangle => (tally.rows, self.call_ns, self.single_ns),
+        let prepared = |each: u64| tally.pieces.saturating_mul(each);
+        let (rows, calls, prepare) = match form {
+            CopyForm::Runs => (0, self.call_ns, prepared(self.descriptor_ns)),
+            CopyForm::Rectangles => (tally.rows, self.call_ns, prepared(self.descriptor_ns)),
+            // Each call runs while the next is submitted, and takes longer than that.
+            CopyForm::EachRun => (0, prepared(self.single_call_ns), self.single_ns),
+            CopyForm::EachRectangle => (tally.rows, self.call_ns, prepared(self.single_ns)),
         };
         let rows = rows.saturating_mul(self.rectangle_row_ns);
         CopyCost {
-            prepare: tally.pieces.saturating_mul(descriptor),
+            prepare,
             run: calls
                 .saturating_add(rows)
                 .saturating_add(wire_time(tally.bytes, rate)),
