@@ -132,7 +132,7 @@ proptest! {
         let range = first..(first + count).min(layers);
         let device_rows = shuffled(3, 30, salt);
         let host_rows = if sorted { (0..36).collect() } else { shuffled(0, 36, salt + 1) };
-        let list: Vec<_> = device_rows.into_iter().zip(host_rows).take(len as usize).collect();
+        let list: Vec<_> = device_rows.into_iter().zip(host_rows).take(usize::try_from(len).unwrap()).collect();
         let words = row_bytes / 4;
         for layer in 0..layers {
             set_plane(&rig, layout, layer, |at| 0x1000_0000 + layer * 0x10_0000 + at);
@@ -145,7 +145,10 @@ proptest! {
         prop_assert_eq!((ops(&done), done[0].good_pages), (vec![1], list.len()));
         let bytes = u64::from(row_bytes) * range.len() as u64 * list.len() as u64;
         prop_assert_eq!(done[0].bytes, bytes);
-        let place = |row: u64| (row as u32 * words) as usize..((row as u32 + 1) * words) as usize;
+        let place = |row: u64| {
+            let (row, words) = (usize::try_from(row).unwrap(), words as usize);
+            row * words..(row + 1) * words
+        };
         for layer in range.clone() {
             let (planes, hosts) = (&planes[layer as usize], &mut hosts[layer as usize]);
             for &(l1, l2) in &list {
