@@ -27,7 +27,7 @@ pub(super) fn checks<D: Subject>() -> Vec<Check<D>> {
             dense,
         ),
         Check::new(
-            "decode.formats",
+            "decode.row_formats",
             "the same over fp8 rows, with partial results in bf16",
             formats,
         ),

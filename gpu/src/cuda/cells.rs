@@ -121,6 +121,8 @@ impl Launch<'_> {
             8 => kernels[1],
             _ => kernels[2],
         };
+        // Found first, so that a kernel that cannot be had takes no block.
+        shared.modules.function(shared, kernel)?;
         shared.uploads.with(shared, stream, self.list, |cells| {
             let mut params = CellParams {
                 far: self.far,

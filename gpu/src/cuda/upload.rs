@@ -96,7 +96,15 @@ impl Block {
         let bytes = CELLS * size_of::<Cell>();
         // SAFETY: (3) the place outlives the call.
         let status = unsafe { (shared.driver.cuMemHostAlloc)(&raw mut at, bytes, FLAGS) };
-        if let Err(error) = shared.check("cuMemHostAlloc", status) {
+        let had = shared.check("cuMemHostAlloc", status);
+        let had = had.and_then(|()| match at.is_null() {
+            false => Ok(()),
+            true => Err(GpuError::Argument {
+                call: "cuMemHostAlloc",
+                reason: format!("the driver gave no memory for {bytes} bytes"),
+            }),
+        });
+        if let Err(error) = had {
             // SAFETY: (5) nobody else has the event.
             let status = unsafe { (shared.driver.cuEventDestroy_v2)(read) };
             shared.note("cuEventDestroy", status);

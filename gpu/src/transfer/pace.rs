@@ -99,8 +99,9 @@ mod tests {
     fn the_thread_is_never_later_by_every_unit() {
         for percent in [100, 101, 103, 110, 250] {
             let most = lags(percent).into_iter().max().unwrap();
-            // 5 % of 340 us, and the wake-up.
-            assert!(most <= Duration::from_micros(140), "{percent}: {most:?}");
+            // A look just before the end costs 20 us and a wake-up; 5 % of 340 us and a wake-up
+            // later is the next. A thread that were later by every unit would be ms late.
+            assert!(most <= Duration::from_micros(157), "{percent}: {most:?}");
         }
     }
 
