@@ -158,6 +158,15 @@ impl TransferOptions {
             (_, Some(most)) => return refused("pages", most, "a job has at most 65536 pages"),
             _ => return refused("pages", &"none", "name at least one number of pages"),
         }
+        if self.shape.page_rows == 0 {
+            return refused("page rows", &0, "a page has at least one row");
+        }
+        if self.shape.layers == 0 {
+            return refused("layers", &0, "a pool has at least one layer");
+        }
+        if self.shape.row_bytes == 0 {
+            return refused("row bytes", &0, "a row has at least one word");
+        }
         if self.reps == 0 {
             return refused("reps", &0, "every figure is measured at least once");
         }
@@ -195,6 +204,9 @@ mod tests {
         assert!(refused(|o| o.reps = 0).contains("reps"));
         assert!(refused(|o| o.ceiling_bytes = 6).contains('6'));
         refused(|o| o.shape.row_bytes = 6);
+        assert!(refused(|o| o.shape.row_bytes = 0).contains("row"));
+        assert!(refused(|o| o.shape.page_rows = 0).contains("row"));
+        assert!(refused(|o| o.shape.layers = 0).contains("layer"));
     }
 
     #[test]

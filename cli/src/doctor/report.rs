@@ -48,7 +48,12 @@ impl DoctorReport {
             Ok(Devices::Cuda(_)) => "cuda",
             Ok(Devices::Sim { .. }) | Err(_) => "sim",
         };
-        let mut cuda = Cuda::look(calibrate);
+        // A GPU that is not chosen would only be measured by what it lacks.
+        let mut cuda = Cuda::look(if auto == "cuda" {
+            calibrate
+        } else {
+            Calibrate::No
+        });
         if auto == "sim" && calibrate == Calibrate::Again {
             cuda.calibrations.push(Calibrated::of_sim());
         }
