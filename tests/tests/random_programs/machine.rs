@@ -160,7 +160,9 @@ impl<'a> Machine<'a> {
         match outcome {
             Ok(Reserve::Granted(lease)) => self.granted(lease, root, symbols),
             Ok(Reserve::NotNow { .. }) => {
-                assert!(self.engine.cache.stats().operations_in_flight > 0);
+                // What it names may have ended within the call: the load of a lease that another
+                // thread has dropped, which was never started and is cancelled at once.
+                assert!(self.engine.cache.stats().operations_in_flight > 0 || away > 0);
             }
             Ok(Reserve::OutOfSpace { needed, .. }) => self.check_refusal(needed, away),
             Err(Error::EmptyRequest) => assert_eq!(tokens, 0),
