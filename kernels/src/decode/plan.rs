@@ -3,7 +3,7 @@
 //!
 //! The host stages one [`PlanPlace`] a place of the batch and, unless the engine has its own map
 //! of slots on the device, the pages of the requests; one small kernel makes lengths, the table,
-//! destinations and the division of the work of them. [`PlanParams::build`] is its reference.
+//! destinations and the division of the work of them. [`PlanShape::build`] is its reference.
 
 use bytemuck::{Pod, Zeroable};
 use striata_core::table::EMPTY_CELL;
