@@ -71,7 +71,7 @@ impl Replica {
         // Small pages go the way of large ones: groups of 1, 2 and 3 layers.
         let rule = PageRule {
             path: CopyPath::Runs,
-            cut: LayerCut::Growing(2),
+            cut: LayerCut::Growing(200),
         };
         let config = TransferConfig {
             submission: Submission::Manual,

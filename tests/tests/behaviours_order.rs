@@ -35,7 +35,7 @@ impl Size {
         let full = TransferConfig::default();
         let rule = PageRule {
             path: CopyPath::Runs,
-            cut: LayerCut::Growing(2),
+            cut: LayerCut::Growing(200),
         };
         TransferConfig {
             submission: Submission::Manual,

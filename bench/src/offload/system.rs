@@ -87,7 +87,7 @@ impl System {
                 Direction::HostToDevice,
                 PageRule {
                     path,
-                    cut: LayerCut::Growing(1),
+                    cut: LayerCut::Growing(100),
                 },
             ),
             ..engine

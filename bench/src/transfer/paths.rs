@@ -19,14 +19,16 @@ use super::subject::Subject;
 pub(super) const MOST_REPS: usize = 10;
 
 /// The rules that are forced on loads: each path with the groups that suit it.
-const LOADS: [(CopyPath, LayerCut); 7] = [
+const LOADS: [(CopyPath, LayerCut); 9] = [
     (CopyPath::Rectangles, LayerCut::FirstAndRest),
+    (CopyPath::Rectangles, LayerCut::FewAndRest),
+    (CopyPath::Runs, LayerCut::Growing(150)),
     (CopyPath::RectangleCalls, LayerCut::FirstAndRest),
-    (CopyPath::Runs, LayerCut::Growing(2)),
-    (CopyPath::Runs, LayerCut::Growing(4)),
-    (CopyPath::RunCalls, LayerCut::Growing(2)),
-    (CopyPath::Staged, LayerCut::Growing(2)),
-    (CopyPath::Mapped, LayerCut::Growing(4)),
+    (CopyPath::Runs, LayerCut::Growing(200)),
+    (CopyPath::Runs, LayerCut::Growing(400)),
+    (CopyPath::RunCalls, LayerCut::Growing(200)),
+    (CopyPath::Staged, LayerCut::Growing(200)),
+    (CopyPath::Mapped, LayerCut::Growing(400)),
 ];
 
 /// Both directions by every path, several numbers of pages.
@@ -105,7 +107,10 @@ fn name(direction: Direction, rule: PageRule) -> String {
         (Direction::DeviceToHost, _) => format!("store by {path}"),
         (_, LayerCut::Whole) => format!("load by {path}, all layers together"),
         (_, LayerCut::FirstAndRest) => format!("load by {path}, the first layer and the rest"),
-        (_, LayerCut::Growing(by)) => format!("load by {path}, groups that grow by {by}"),
+        (_, LayerCut::FewAndRest) => format!("load by {path}, the first layer, two and the rest"),
+        (_, LayerCut::Growing(percent)) => {
+            format!("load by {path}, groups that grow to {percent} %")
+        }
     }
 }
 

@@ -26,16 +26,19 @@ const fn rule(path: CopyPath, cut: LayerCut) -> PageRule {
 
 /// What is tried for loads of uniform planes. A load of one group is not among it: its first layer
 /// would be late.
-const UNIFORM_LOADS: [PageRule; 4] = [
+const UNIFORM_LOADS: [PageRule; 6] = [
     rule(CopyPath::Rectangles, LayerCut::FirstAndRest),
-    rule(CopyPath::Runs, LayerCut::Growing(2)),
-    rule(CopyPath::Runs, LayerCut::Growing(4)),
-    rule(CopyPath::Mapped, LayerCut::Growing(4)),
+    rule(CopyPath::Rectangles, LayerCut::FewAndRest),
+    rule(CopyPath::Runs, LayerCut::Growing(150)),
+    rule(CopyPath::Runs, LayerCut::Growing(200)),
+    rule(CopyPath::Runs, LayerCut::Growing(400)),
+    rule(CopyPath::Mapped, LayerCut::Growing(400)),
 ];
-const SEPARATE_LOADS: [PageRule; 3] = [
-    rule(CopyPath::Runs, LayerCut::Growing(2)),
-    rule(CopyPath::Runs, LayerCut::Growing(4)),
-    rule(CopyPath::Mapped, LayerCut::Growing(4)),
+const SEPARATE_LOADS: [PageRule; 4] = [
+    rule(CopyPath::Runs, LayerCut::Growing(150)),
+    rule(CopyPath::Runs, LayerCut::Growing(200)),
+    rule(CopyPath::Runs, LayerCut::Growing(400)),
+    rule(CopyPath::Mapped, LayerCut::Growing(400)),
 ];
 const UNIFORM_STORES: [PageRule; 3] = [
     rule(CopyPath::Rectangles, LayerCut::Whole),
@@ -57,7 +60,7 @@ pub(super) fn tried(direction: Direction, planes: PlaneKind, chunk_bytes: u64) -
         (Direction::DeviceToHost, PlaneKind::Separate) => &SEPARATE_STORES,
     };
     let mut rules = candidates.to_vec();
-    for pages in PAGES {
+    for pages in PAGES.into_iter().chain([u32::MAX]) {
         let rule = built_in(direction, planes, chunk_bytes, pages);
         if !rules.contains(&rule) {
             rules.push(rule);
@@ -84,7 +87,8 @@ pub fn rule_name(rule: PageRule) -> String {
     match rule.cut {
         LayerCut::Whole => path.to_owned(),
         LayerCut::FirstAndRest => format!("{path} 1+rest"),
-        LayerCut::Growing(factor) => format!("{path} by {factor}"),
+        LayerCut::FewAndRest => format!("{path} 1+2+rest"),
+        LayerCut::Growing(percent) => format!("{path} by {}", f32::from(percent) / 100.0),
     }
 }
 
@@ -140,7 +144,8 @@ mod tests {
     #[test]
     fn rules_have_names() {
         let name = |path, cut| rule_name(PageRule { path, cut });
-        assert_eq!(name(CopyPath::Runs, LayerCut::Growing(2)), "runs by 2");
+        assert_eq!(name(CopyPath::Runs, LayerCut::Growing(200)), "runs by 2");
+        assert_eq!(name(CopyPath::Runs, LayerCut::Growing(150)), "runs by 1.5");
         assert_eq!(name(CopyPath::Staged, LayerCut::Whole), "staged");
         let first = LayerCut::FirstAndRest;
         assert_eq!(name(CopyPath::Rectangles, first), "rectangles 1+rest");

@@ -4,7 +4,7 @@
 use super::cells::{DIRECTIONS, KINDS, PAGES, built_in, class_of};
 use super::{Measured, Measurements};
 use crate::device::Direction;
-use crate::transfer::{CopyPath, PageRule, PlaneKind, TransferPaths};
+use crate::transfer::{CopyPath, LayerCut, PageRule, PlaneKind, TransferPaths};
 
 /// How much faster than the built-in rule another must be to take its place: what two runs differ
 /// by.
@@ -29,13 +29,14 @@ pub(super) fn paths(measured: &Measurements) -> TransferPaths {
                         pages,
                     };
                     let before = built_in(direction, planes, chunk_bytes, pages);
-                    let chosen = cell.choose(before);
-                    let first = class_of(&TransferPaths::PAGES, &pages);
-                    rules[first] = chosen;
-                    // The largest job that was measured stands for larger ones, unless it only
-                    // says that the built-in rules are right.
-                    if Some(&pages) == PAGES.last() && chosen != before {
-                        rules[first..].fill(chosen);
+                    let class = class_of(&TransferPaths::PAGES, &pages);
+                    rules[class] = cell.choose(before, |_| true);
+                    // The largest job that was measured stands for larger ones. Their layers must
+                    // not come all at once.
+                    if Some(&pages) == PAGES.last() {
+                        let before = built_in(direction, planes, chunk_bytes, u32::MAX);
+                        let chosen = cell.choose(before, |rule| opens_early(direction, rule));
+                        rules[class + 1..].fill(chosen);
                     }
                 }
             }
@@ -85,10 +86,10 @@ impl Cell<'_> {
             .filter(move |row| (row.planes, row.chunk_bytes, row.pages) == key)
     }
 
-    /// The fastest rule, or `before` if nothing is faster beyond noise.
-    fn choose(&self, before: PageRule) -> PageRule {
+    /// The fastest rule that is allowed, or `before` if nothing is faster beyond noise.
+    fn choose(&self, before: PageRule, allowed: impl Fn(PageRule) -> bool) -> PageRule {
         let mut best: Option<&Measured> = None;
-        for row in self.measured() {
+        for row in self.measured().filter(|row| allowed(row.rule)) {
             if best.is_none_or(|best| worth(row) > worth(best)) {
                 best = Some(row);
             }
@@ -103,6 +104,11 @@ impl Cell<'_> {
             _ => best.rule,
         }
     }
+}
+
+/// Whether layers of large loads open one after the other.
+const fn opens_early(direction: Direction, rule: PageRule) -> bool {
+    matches!(direction, Direction::DeviceToHost) || matches!(rule.cut, LayerCut::Growing(_))
 }
 
 /// The rate of a path, less the price of its kind.
@@ -148,7 +154,7 @@ mod tests {
     #[test]
     fn a_rule_is_replaced_by_one_that_is_faster_beyond_noise() {
         let before = built_in(LOAD, PlaneKind::Uniform, CHUNK, 1);
-        let runs = |rate| row(1, CopyPath::Runs, LayerCut::Growing(4), rate);
+        let runs = |rate| row(1, CopyPath::Runs, LayerCut::Growing(400), rate);
         let held = row(1, before.path, before.cut, 40.0);
         let rule = |paths: TransferPaths| paths.loads.rule(PlaneKind::Uniform, CHUNK, 1);
         assert_eq!(rule(of_loads(vec![held, runs(41.0)])), before);
@@ -172,7 +178,7 @@ mod tests {
     fn kernels_must_be_faster_than_that_by_their_price() {
         let before = built_in(LOAD, PlaneKind::Uniform, CHUNK, 8);
         let held = row(8, before.path, before.cut, 40.0);
-        let mapped = |rate| row(8, CopyPath::Mapped, LayerCut::Growing(4), rate);
+        let mapped = |rate| row(8, CopyPath::Mapped, LayerCut::Growing(400), rate);
         let rule = |paths: TransferPaths, pages| paths.loads.rule(PlaneKind::Uniform, CHUNK, pages);
         assert_eq!(rule(of_loads(vec![held, mapped(51.0)]), 8), before);
         let paths = of_loads(vec![held, mapped(52.0)]);
@@ -183,9 +189,29 @@ mod tests {
         assert_eq!(rule(paths, 4), built_in(LOAD, PlaneKind::Uniform, CHUNK, 4));
     }
 
+    // Seen to fail if large loads take the fastest rule whatever its layer groups.
+    #[test]
+    fn large_loads_keep_groups_that_open_early() {
+        let rectangles = row(8, CopyPath::Rectangles, LayerCut::FewAndRest, 52.0);
+        let slowly = row(8, CopyPath::Runs, LayerCut::Growing(150), 50.0);
+        let fast = |rate| row(8, CopyPath::Runs, LayerCut::Growing(400), rate);
+        let rule = |paths: TransferPaths, pages| paths.loads.rule(PlaneKind::Uniform, CHUNK, pages);
+        let paths = of_loads(vec![rectangles, slowly, fast(50.5)]);
+        assert_eq!(rule(paths, 8), rectangles.rule);
+        assert_eq!(
+            (rule(paths, 9), rule(paths, 512)),
+            (slowly.rule, slowly.rule)
+        );
+        let paths = of_loads(vec![rectangles, slowly, fast(51.9)]);
+        assert_eq!(
+            (rule(paths, 8), rule(paths, 9)),
+            (rectangles.rule, fast(0.0).rule)
+        );
+    }
+
     #[test]
     fn a_built_in_path_that_the_device_lacks_gives_way_to_any_other() {
-        let slow = row(1, CopyPath::Runs, LayerCut::Growing(2), 0.5);
+        let slow = row(1, CopyPath::Runs, LayerCut::Growing(200), 0.5);
         let rule = of_loads(vec![slow])
             .loads
             .rule(PlaneKind::Uniform, CHUNK, 1);

@@ -22,7 +22,7 @@ fn measured() -> Measurements {
         pages: 8,
         rule: PageRule {
             path,
-            cut: LayerCut::Growing(2),
+            cut: LayerCut::Growing(200),
         },
         gb_per_s,
         count: 3,

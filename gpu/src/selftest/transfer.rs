@@ -161,7 +161,7 @@ fn every_path<D: Device>(device: &D) -> Checked {
                 };
                 let page_bytes = u64::from(layers * row_bytes * 16);
                 let config = TransferConfig {
-                    paths: forced(path, LayerCut::Growing(2)),
+                    paths: forced(path, LayerCut::Growing(200)),
                     slice_bytes: 3 * page_bytes,
                     store_group_bytes: 7 * page_bytes,
                     staging_bytes: 4 * (2 * page_bytes).next_multiple_of(256),
@@ -295,7 +295,7 @@ fn random_plans<D: Device>(device: &D) -> Checked {
 /// The measured table, or one path for each direction.
 fn random_paths(random: &mut Random) -> TransferPaths {
     let pick = |random: &mut Random| random.pick(&CopyPath::ALL).unwrap_or(CopyPath::Runs);
-    let growing = [2, 4, 8].map(LayerCut::Growing);
+    let growing = [150, 200, 400, 800].map(LayerCut::Growing);
     let cut = random.pick(&growing).unwrap_or(LayerCut::Whole);
     let mut paths = TransferPaths::measured();
     for direction in BOTH {

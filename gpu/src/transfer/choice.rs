@@ -48,7 +48,12 @@ impl<D: Device> Core<D> {
             Direction::HostToDevice => {
                 let most = slot.map_or(u32::MAX, |slot| quotient(slot, chunk));
                 let groups = self.groups(rule.cut, layers, chunk * pages as u64, most);
-                let call = config.slice_bytes.min(slot.unwrap_or(u64::MAX));
+                // A load of a few pages is over soon, and has no call to spare.
+                let slice = match rule.cut {
+                    LayerCut::Growing(_) => config.slice_bytes,
+                    _ => config.slice_bytes.saturating_mul(2),
+                };
+                let call = slice.min(slot.unwrap_or(u64::MAX));
                 let parts = Parts::by_layers(runs, &groups, chunk, call);
                 (groups, parts)
             }
@@ -99,7 +104,9 @@ impl<D: Device> Core<D> {
         let slot = staging.map(|staging| staging.slot_bytes);
         let most = slot.map_or(u32::MAX, |slot| quotient(slot, layer_bytes));
         let groups = match direction {
-            Direction::HostToDevice => self.groups(LayerCut::Growing(2), count, layer_bytes, most),
+            Direction::HostToDevice => {
+                self.groups(LayerCut::Growing(200), count, layer_bytes, most)
+            }
             // As many layers as fit, so that the runs stay long.
             Direction::DeviceToHost => self.groups(LayerCut::Whole, count, layer_bytes, most),
         };
@@ -118,14 +125,15 @@ impl<D: Device> Core<D> {
         match cut {
             LayerCut::Whole if most >= layers => LayerGroups::whole(layers),
             LayerCut::FirstAndRest if most >= layers => LayerGroups::first_and_rest(layers),
-            LayerCut::Whole | LayerCut::FirstAndRest => {
+            LayerCut::FewAndRest if most >= layers => LayerGroups::few_and_rest(layers),
+            LayerCut::Whole | LayerCut::FirstAndRest | LayerCut::FewAndRest => {
                 LayerGroups::growing(layers, u32::MAX, most)
             }
-            LayerCut::Growing(factor) => {
+            LayerCut::Growing(percent) => {
                 let of_group = quotient(self.config.group_bytes, layer_bytes);
                 let of_call = quotient(self.config.slice_bytes, layer_bytes);
                 let most = of_call.min(of_group.max(layers / FEW)).min(most);
-                LayerGroups::growing(layers, u32::from(factor), most)
+                LayerGroups::growing(layers, u32::from(percent), most)
             }
         }
     }
@@ -252,8 +260,9 @@ mod tests {
     fn loads_have_the_groups_that_the_measurements_ask_for() {
         assert_eq!(load(1).0, [1, 60]);
         assert_eq!(load(2).0, [1, 60]);
-        assert_eq!(load(4).0, [1, 4, 16, 40]);
-        assert_eq!(load(8), (vec![1, 2, 4, 8, 16, 30], vec![8; 6]));
+        assert_eq!(load(4), (vec![1, 2, 58], vec![4; 3]));
+        assert_eq!(load(8), (vec![1, 2, 58], vec![8; 3]));
+        assert_eq!(load(9).0, [1, 2, 3, 5, 8, 12, 18, 12]);
         let (groups, units) = load(64);
         assert_eq!((groups.len(), &groups[..4]), (22, &[1, 2, 3, 3][..]));
         // The first layer goes in two calls, so that the link starts early.
@@ -281,14 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn two_units_fit_into_the_window_from_8_pages_on() {
+    fn three_units_fit_into_the_window_from_9_pages_on() {
         let window = TransferConfig::default().window_bytes;
-        for pages in [8, 16, 32, 64, 128, 256, 512, 1024, 4096] {
+        for pages in [9, 16, 32, 64, 128, 256, 512, 1024, 4096] {
             let choice = choice(Direction::HostToDevice, pages);
             for unit in 0..choice.parts.count() {
                 let (unit, _) = choice.parts.unit(unit).unwrap();
                 let bytes = u64::from(unit.count) * unit.layers.len() as u64 * 73_728;
-                assert!(2 * bytes <= window, "{pages} pages: {bytes}");
+                assert!(3 * bytes <= window, "{pages} pages: {bytes}");
             }
         }
     }

@@ -32,19 +32,30 @@ impl LayerGroups {
         }
     }
 
-    /// The first layer, then groups that grow by `factor` (2: 1, 2, 4, 8, ... layers), none of more
-    /// than `most` layers.
-    ///
-    /// Example: 61 layers, factor 2, most 3 give 1, 2, 3, 3, ..., 3, 1.
+    /// The first layer, the next two, then the rest: for loads of a few pages.
     #[must_use]
-    pub fn growing(layers: u32, factor: u32, most: u32) -> Self {
+    pub fn few_and_rest(layers: u32) -> Self {
+        let ends = [1, 3, layers];
+        let ends = ends.into_iter().take_while(|end| *end < layers);
+        let rest = (layers > 0).then_some(layers);
+        Self {
+            ends: ends.chain(rest).collect(),
+        }
+    }
+
+    /// The first layer, then groups that grow to `percent` of the one before, rounded up (200: 1,
+    /// 2, 4, 8, ... layers; 150: 1, 2, 3, 5, 8, ...), none of more than `most` layers.
+    ///
+    /// Example: 61 layers, 200 percent, most 3 give 1, 2, 3, 3, ..., 3, 1.
+    #[must_use]
+    pub fn growing(layers: u32, percent: u32, most: u32) -> Self {
         let most = most.max(1);
         let mut ends = Vec::new();
         let (mut end, mut size) = (0u32, 1u32);
         while end < layers {
             end = end.saturating_add(size.min(most)).min(layers);
             ends.push(end);
-            size = size.saturating_mul(factor.max(1));
+            size = size.saturating_mul(percent.max(100)).div_ceil(100);
         }
         Self { ends: ends.into() }
     }
@@ -110,14 +121,16 @@ mod tests {
     }
 
     #[test]
-    fn the_shapes_of_the_three_kinds() {
+    fn the_shapes_of_the_kinds() {
         let growing = |factor, most| sizes(&LayerGroups::growing(61, factor, most));
-        assert_eq!(growing(2, u32::MAX), [1, 2, 4, 8, 16, 30]);
-        assert_eq!(growing(2, 24), [1, 2, 4, 8, 16, 24, 6]);
-        assert_eq!(growing(4, u32::MAX), [1, 4, 16, 40]);
-        assert_eq!(growing(2, 0), [1; 61]);
+        assert_eq!(growing(200, u32::MAX), [1, 2, 4, 8, 16, 30]);
+        assert_eq!(growing(200, 24), [1, 2, 4, 8, 16, 24, 6]);
+        assert_eq!(growing(400, u32::MAX), [1, 4, 16, 40]);
+        assert_eq!(growing(150, u32::MAX), [1, 2, 3, 5, 8, 12, 18, 12]);
+        assert_eq!(growing(u32::MAX, u32::MAX), [1, 60]);
+        assert_eq!(growing(200, 0), [1; 61]);
         assert_eq!(growing(0, 9), [1; 61]);
-        let capped = growing(2, 3);
+        let capped = growing(200, 3);
         assert_eq!(
             (capped.len(), &capped[..4], capped[21]),
             (22, &[1, 2, 3, 3][..], 1)
@@ -125,18 +138,26 @@ mod tests {
         assert_eq!(sizes(&LayerGroups::first_and_rest(61)), [1, 60]);
         assert_eq!(sizes(&LayerGroups::first_and_rest(1)), [1]);
         assert_eq!(sizes(&LayerGroups::whole(61)), [61]);
+        let few = |layers| sizes(&LayerGroups::few_and_rest(layers));
+        assert_eq!(
+            (few(61), few(4), few(3)),
+            (vec![1, 2, 58], vec![1, 2, 1], vec![1, 2])
+        );
+        assert_eq!((few(2), few(1)), (vec![1, 1], vec![1]));
         assert!(LayerGroups::whole(0).is_empty() && LayerGroups::first_and_rest(0).is_empty());
+        assert!(LayerGroups::few_and_rest(0).is_empty());
     }
 
     proptest! {
         #[test]
         fn every_layer_stands_in_one_group_in_order(
-            layers in 0u32..200, factor in 0u32..9, most in 0u32..80, kind in 0..3,
+            layers in 0u32..200, percent in 0u32..900, most in 0u32..80, kind in 0..4,
         ) {
             let groups = match kind {
                 0 => LayerGroups::whole(layers),
                 1 => LayerGroups::first_and_rest(layers),
-                _ => LayerGroups::growing(layers, factor, most),
+                2 => LayerGroups::few_and_rest(layers),
+                _ => LayerGroups::growing(layers, percent, most),
             };
             let listed: Vec<u32> = (0..groups.len()).flat_map(|g| groups.range(g)).collect();
             prop_assert_eq!(listed, (0..layers).collect::<Vec<_>>());
@@ -152,16 +173,16 @@ mod tests {
 
         #[test]
         fn growing_groups_obey_the_cap_and_the_factor(
-            layers in 1u32..200, factor in 1u32..9, most in 1u32..80,
+            layers in 1u32..200, percent in 100u32..900, most in 1u32..80,
         ) {
-            let groups = LayerGroups::growing(layers, factor, most);
+            let groups = LayerGroups::growing(layers, percent, most);
             let mut grown = 1u32;
             for group in 0..groups.len() {
                 let len = u32::try_from(groups.range(group).len()).unwrap();
                 let last = group + 1 == groups.len();
                 // Nothing smaller than it must be, but for the last group.
                 prop_assert!(len == grown.min(most) || (last && len < grown.min(most)));
-                grown = grown.saturating_mul(factor);
+                grown = grown.saturating_mul(percent).div_ceil(100);
             }
         }
     }

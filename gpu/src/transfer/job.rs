@@ -48,7 +48,8 @@ pub struct TransferConfig {
     /// twentieth of the layers may have as many as a call.
     pub group_bytes: u64,
     /// Most bytes of a load's copy calls between two places where another job may go first: larger
-    /// layers are cut into slices of pages.
+    /// layers are cut into slices of pages. Twice as many of a load whose layers do not come in
+    /// growing groups.
     pub slice_bytes: u64,
     /// Most bytes of a store's group of several pages.
     pub store_group_bytes: u64,
@@ -82,7 +83,7 @@ impl Default for TransferConfig {
             group_bytes: 18_000_000,
             slice_bytes: 20_000_000,
             store_group_bytes: 64 << 20,
-            window_bytes: 40_000_000,
+            window_bytes: 60_000_000,
             call_pieces: 512,
             caller_pieces: 64,
             staging_bytes: 64 << 20,

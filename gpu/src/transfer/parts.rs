@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_large_group_is_cut_into_equal_slices_and_its_end_is_the_last_one() {
         let scattered = runs(&[1; 512]);
-        let groups = LayerGroups::growing(3, 2, 1);
+        let groups = LayerGroups::growing(3, 200, 1);
         let parts = Parts::by_layers(&scattered, &groups, CHUNK, 20_000_000);
         // 37.7 MB a layer; the first layer begins with a short slice.
         let expected = [
@@ -333,7 +333,7 @@ mod tests {
                 far: 7 * at,
             })
             .collect();
-        let groups = LayerGroups::growing(3, 2, 2);
+        let groups = LayerGroups::growing(3, 200, 2);
         let parts = Parts::rows(cells.clone(), &groups, 10, 1152, 20_000_000);
         assert_eq!(sizes(&parts), [(1, 512), (1, 1488), (2, 2000)]);
         assert_eq!(parts.ends(), [2, 3]);
@@ -378,7 +378,7 @@ mod tests {
             call in 1u64..400,
         ) {
             let whole = runs(&lengths);
-            let groups = LayerGroups::growing(layers, 2, most);
+            let groups = LayerGroups::growing(layers, 200, most);
             let parts = Parts::by_layers(&whole, &groups, 3, call);
             prop_assert_eq!(parts.ends().len(), groups.len());
             let mut at = 0;

@@ -83,8 +83,10 @@ pub enum LayerCut {
     Whole,
     /// The first layer, then the rest.
     FirstAndRest,
-    /// The first layer, then groups that grow by this factor up to a cap.
-    Growing(u8),
+    /// The first layer, the next two, then the rest.
+    FewAndRest,
+    /// The first layer, then groups that grow to so many percent of the one before, up to a cap.
+    Growing(u16),
 }
 
 /// How jobs of one cell of the table move.
@@ -136,16 +138,17 @@ const fn all(path: CopyPath, cut: LayerCut) -> [PageRule; TransferPaths::PAGES.l
     [PageRule { path, cut }; TransferPaths::PAGES.len()]
 }
 
-/// Loads of one and two pages by `few`, of up to four by runs in groups that grow fast, of more by
-/// runs in groups that grow slowly.
-const fn by_pages(few: PageRule) -> [PageRule; TransferPaths::PAGES.len()] {
-    let mut rules = all(CopyPath::Runs, LayerCut::Growing(2));
-    rules[0] = few;
-    rules[1] = few;
-    rules[2] = PageRule {
-        path: CopyPath::Runs,
-        cut: LayerCut::Growing(4),
-    };
+const fn rule(path: CopyPath, cut: LayerCut) -> PageRule {
+    PageRule { path, cut }
+}
+
+/// Loads of up to two, four and eight pages by these rules, of more by runs in groups that grow
+/// slowly enough for a host that takes 0.9 us a descriptor: a group is prepared while the one before
+/// is copied.
+const fn by_pages(few: [PageRule; 3]) -> [PageRule; TransferPaths::PAGES.len()] {
+    let mut rules = all(CopyPath::Runs, LayerCut::Growing(150));
+    [rules[0], rules[1]] = [few[0], few[0]];
+    [rules[2], rules[3]] = [few[1], few[2]];
     rules
 }
 
@@ -158,14 +161,16 @@ impl TransferPaths {
     /// What was measured on an H200.
     #[must_use]
     pub const fn measured() -> Self {
-        let uniform = by_pages(PageRule {
-            path: CopyPath::Rectangles,
-            cut: LayerCut::FirstAndRest,
-        });
-        let separate = by_pages(PageRule {
-            path: CopyPath::Runs,
-            cut: LayerCut::Growing(4),
-        });
+        let uniform = by_pages([
+            rule(CopyPath::Rectangles, LayerCut::FirstAndRest),
+            rule(CopyPath::Rectangles, LayerCut::FewAndRest),
+            rule(CopyPath::Rectangles, LayerCut::FewAndRest),
+        ]);
+        let separate = by_pages([
+            rule(CopyPath::Runs, LayerCut::Growing(400)),
+            rule(CopyPath::Runs, LayerCut::Growing(400)),
+            rule(CopyPath::Runs, LayerCut::Growing(150)),
+        ]);
         let store = all(CopyPath::Rectangles, LayerCut::Whole);
         let gathered = all(CopyPath::Staged, LayerCut::Whole);
         Self {
@@ -280,16 +285,24 @@ mod tests {
         };
         let (load, store) = (Direction::HostToDevice, Direction::DeviceToHost);
         let (uniform, separate) = (PlaneKind::Uniform, PlaneKind::Separate);
-        let few = (CopyPath::Rectangles, LayerCut::FirstAndRest);
-        assert_eq!((rule(load, uniform, 1), rule(load, uniform, 2)), (few, few));
-        let fast = (CopyPath::Runs, LayerCut::Growing(4));
-        assert_eq!(
-            (rule(load, uniform, 3), rule(load, uniform, 4)),
-            (fast, fast)
-        );
-        assert_eq!(rule(load, separate, 1), fast);
-        let many = (CopyPath::Runs, LayerCut::Growing(2));
-        for pages in [5, 8, 64, 65, 512, usize::MAX] {
+        let least = (CopyPath::Rectangles, LayerCut::FirstAndRest);
+        let few = (CopyPath::Rectangles, LayerCut::FewAndRest);
+        for (pages, expected) in [
+            (1, least),
+            (2, least),
+            (3, few),
+            (4, few),
+            (5, few),
+            (8, few),
+        ] {
+            assert_eq!(rule(load, uniform, pages), expected);
+        }
+        let fast = (CopyPath::Runs, LayerCut::Growing(400));
+        let many = (CopyPath::Runs, LayerCut::Growing(150));
+        for (pages, expected) in [(1, fast), (4, fast), (5, many), (8, many)] {
+            assert_eq!(rule(load, separate, pages), expected);
+        }
+        for pages in [9, 64, 65, 512, usize::MAX] {
             assert_eq!(
                 (rule(load, uniform, pages), rule(load, separate, pages)),
                 (many, many)
@@ -326,7 +339,7 @@ mod tests {
     #[test]
     fn a_forced_rule_holds_for_every_job_of_its_direction() {
         for path in CopyPath::ALL {
-            let cut = LayerCut::Growing(3);
+            let cut = LayerCut::Growing(300);
             let rule = PageRule { path, cut };
             let forced = TransferPaths::default().forced(Direction::HostToDevice, rule);
             for pages in [0, 1, 5, 1000] {

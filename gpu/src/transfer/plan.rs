@@ -9,7 +9,7 @@ use striata_kernels::cells::Cell;
 
 use super::gate::LoadGate;
 use super::job::{Completion, Outcome};
-use super::parts::{Parts, Share};
+use super::parts::{Parts, Share, Unit};
 use super::paths::CopyPath;
 use super::pieces::PageRun;
 use super::shared::HostSide;
@@ -17,6 +17,9 @@ use crate::device::{CopyForm, Device, DeviceTime, Direction, Piece};
 
 /// Cells of a list that take as long as a descriptor of a copy.
 const CELLS_A_PIECE: u64 = 64;
+/// Most layers of a load's group whose rectangles go as runs: a rectangle costs the copy engine
+/// 3.2 us beside its bytes, a run nothing but the host's time.
+const FLAT_LAYERS: usize = 8;
 
 /// What a job copies, and how.
 #[derive(Debug)]
@@ -74,6 +77,9 @@ impl JobPlan {
             let count = u64::from(unit.count);
             let pieces = match self.path {
                 CopyPath::Runs | CopyPath::RunCalls => count * unit.layers.len() as u64,
+                CopyPath::Rectangles | CopyPath::RectangleCalls if self.is_flat(unit) => {
+                    count * unit.layers.len() as u64
+                }
                 CopyPath::Rectangles | CopyPath::RectangleCalls | CopyPath::Staged => count,
                 // A kernel's list costs little.
                 CopyPath::Mapped => count / CELLS_A_PIECE + 1,
@@ -86,6 +92,11 @@ impl JobPlan {
             .take_while(|unit| fits(unit))
             .count();
         u32::try_from(units).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the rectangles of a unit have so few rows that they go as runs.
+    fn is_flat(&self, unit: &Unit) -> bool {
+        self.direction == Direction::HostToDevice && unit.layers.len() <= FLAT_LAYERS
     }
 
     /// The driver call that serves the pieces.
@@ -111,13 +122,11 @@ impl JobPlan {
             Share::Pages(runs) => runs,
         };
         match self.path {
-            CopyPath::Rectangles | CopyPath::RectangleCalls => {
+            CopyPath::Rectangles | CopyPath::RectangleCalls if !self.is_flat(unit) => {
                 shape.rectangles(runs, layers, out);
             }
             CopyPath::Staged => shape.objects(runs, layers, staged_at, out),
-            CopyPath::Runs | CopyPath::RunCalls | CopyPath::Mapped => {
-                shape.runs(runs, layers, out);
-            }
+            _ => shape.runs(runs, layers, out),
         }
     }
 

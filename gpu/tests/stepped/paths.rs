@@ -32,7 +32,7 @@ fn rig(seed: u64, change: impl FnOnce(TransferConfig) -> TransferConfig) -> (Rig
 }
 
 fn forced(path: CopyPath) -> impl FnOnce(TransferConfig) -> TransferConfig {
-    let cut = LayerCut::Growing(2);
+    let cut = LayerCut::Growing(200);
     move |mut config| {
         for direction in [Direction::HostToDevice, Direction::DeviceToHost] {
             config.paths = config.paths.forced(direction, PageRule { path, cut });

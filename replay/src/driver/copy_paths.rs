@@ -62,7 +62,7 @@ impl Paths {
     fn forced(path: CopyPath) -> Self {
         let rule = |cut| PageRule { path, cut };
         let rules = TransferPaths::measured()
-            .forced(Direction::HostToDevice, rule(LayerCut::Growing(2)))
+            .forced(Direction::HostToDevice, rule(LayerCut::Growing(200)))
             .forced(Direction::DeviceToHost, rule(LayerCut::Whole));
         Self {
             rules,
