@@ -481,8 +481,7 @@ impl<D: Device> HiCache<D> {
         for ack in self.acks.drain(..) {
             done = done.and(self.planner.acknowledge(ack));
         }
-        self.meter
-            .operations(&self.new_reports, self.shards.shards().len());
+        self.meter.operations(&self.new_reports);
         let excess = (self.reports.len() + self.new_reports.len()).saturating_sub(REPORTS_KEPT);
         self.reports.drain(..excess.min(self.reports.len()));
         self.reports.extend(self.new_reports.drain(..));
@@ -491,7 +490,8 @@ impl<D: Device> HiCache<D> {
         if self.check_alive().is_ok() {
             done = done.and(self.planner.maintain().map(|_| ()));
         }
-        self.meter.planner(&self.planner.stats());
+        let stats = self.planner.stats();
+        self.meter.planner(&stats, self.shards.page_bytes());
         done.and(self.collect_orders())
     }
 

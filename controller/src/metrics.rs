@@ -5,7 +5,7 @@
 //! | name | labels | unit |
 //! |---|---|---|
 //! | `striata_pages_total` | `direction` store, load; `outcome` good, failed, skipped, deferred, declined | widened pages |
-//! | `striata_bytes_total` | `direction` | bytes, all ranks and pools of this process |
+//! | `striata_bytes_total` | `direction`; `tier` L1, L2, to which the copy went; `outcome` good, failed | bytes, all ranks and pools of this process: those of the pages that all ranks agreed on |
 //! | `striata_tokens_total` | `source` l1, l2 | tokens hit |
 //! | `striata_evicted_pages_total` | `tier` L1, L2; `outcome` kept, dropped | widened pages |
 //! | `striata_inserted_pages_total` | `outcome` new, duplicate | widened pages |
@@ -13,7 +13,7 @@
 //! | `striata_cancelled_loads_total` | | operations |
 //! | `striata_operation_seconds` | `direction` | histogram, from order to end on the slowest rank |
 //! | `striata_first_layer_seconds` | | histogram, loads |
-//! | `striata_pages` | `tier`, `state` free, resident | gauge, widened pages |
+//! | `striata_pages` | `tier`; `state` all, free, resident, evictable, pinned, quarantined (L1) | gauge, widened pages |
 //! | `striata_operations_in_flight`, `striata_leases` | | gauges |
 
 use metrics::{counter, gauge, histogram};
@@ -47,11 +47,9 @@ const fn level(count: u64) -> f64 {
 
 impl Meter {
     /// Records operations that have ended.
-    pub(crate) fn operations(&self, reports: &[OpReport], ranks: usize) {
+    pub(crate) fn operations(&self, reports: &[OpReport]) {
         for report in reports {
             let direction = name(report.direction);
-            let bytes = report.bytes_per_rank * ranks as u64;
-            counter!("striata_bytes_total", "direction" => direction).increment(bytes);
             let took = seconds(report.finished.since(report.issued));
             histogram!("striata_operation_seconds", "direction" => direction).record(took);
             if let Some(first) = report.first_layer {
@@ -61,10 +59,12 @@ impl Meter {
         }
     }
 
-    /// Records what the planner has done since the last call, and how the tiers stand.
-    pub(crate) fn planner(&mut self, now: &PlannerStats) {
+    /// Records what the planner has done since the last call, and how the tiers stand. A page has
+    /// `page_bytes` bytes on all ranks in all pools.
+    pub(crate) fn planner(&mut self, now: &PlannerStats, page_bytes: u64) {
         let was = std::mem::replace(&mut self.seen, *now);
         self.copies(&was);
+        self.bytes(&was, page_bytes);
         self.cache(&was);
         for (tier, state, pages) in [
             ("L1", "all", now.pages_l1),
@@ -73,11 +73,40 @@ impl Meter {
             ("L1", "resident", now.resident_pages_l1),
             ("L2", "free", now.free_pages_l2),
             ("L2", "resident", now.resident_pages_l2),
+            ("L1", "evictable", now.evictable_pages_l1),
+            ("L2", "evictable", now.evictable_pages_l2),
+            ("L1", "pinned", now.pinned_pages_l1),
+            ("L2", "pinned", now.pinned_pages_l2),
+            ("L1", "quarantined", now.quarantined_pages_l1),
         ] {
             gauge!("striata_pages", "tier" => tier, "state" => state).set(level(pages));
         }
         gauge!("striata_operations_in_flight").set(level(now.operations_in_flight as u64));
         gauge!("striata_leases").set(level(now.leases as u64));
+    }
+
+    /// Bytes of what has ended, by the tier that it was for.
+    fn bytes(&self, was: &PlannerStats, page_bytes: u64) {
+        let now = &self.seen;
+        for (direction, tier, outcome, pages) in [
+            ("store", "L2", "good", now.stored_pages - was.stored_pages),
+            (
+                "store",
+                "L2",
+                "failed",
+                now.failed_store_pages - was.failed_store_pages,
+            ),
+            ("load", "L1", "good", now.loaded_pages - was.loaded_pages),
+            (
+                "load",
+                "L1",
+                "failed",
+                now.failed_load_pages - was.failed_load_pages,
+            ),
+        ] {
+            counter!("striata_bytes_total", "direction" => direction, "tier" => tier, "outcome" => outcome)
+                .increment(pages * page_bytes);
+        }
     }
 
     fn copies(&self, was: &PlannerStats) {

@@ -5,7 +5,8 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use striata::core::prefix::{Namespace, PageKey};
 use striata::core::{PageGeometry, PoolGeometry, PoolKind, Stripe};
 use striata::gpu::Device;
-use striata::gpu::sim::{SimConfig, SimDevice};
+use striata::gpu::Direction;
+use striata::gpu::sim::{Fault, FaultPlan, OpClass, SimConfig, SimDevice};
 use striata::{Confirm, HiCache, HiCacheSetup, PlannerConfig, Prefix, Reserve};
 
 const PAGE_ROWS: u32 = 4;
@@ -42,7 +43,6 @@ fn serve(cache: &mut HiCache<SimDevice>, keys: &[PageKey], w: u64) {
     cache.drain().unwrap();
 }
 
-/// Seen to fail if bytes are those of one rank.
 #[test]
 fn b54_metrics_of_both_directions_in_pages_and_bytes() {
     let recorder = DebuggingRecorder::new();
@@ -67,6 +67,23 @@ fn b54_metrics_of_both_directions_in_pages_and_bytes() {
         serve(&mut cache, &keys(1, 5), w);
         cache.evict(5).unwrap();
         serve(&mut cache, &keys(1, 3), w);
+        cache.poll().unwrap();
+        // A load of one page fails on one rank.
+        cache.evict(6).unwrap();
+        let fail = Fault::Fail { good_pieces: 0 };
+        let plan = FaultPlan::new().with(OpClass::CopyOf(Direction::HostToDevice), 0, fail);
+        cache.shards().shard(1).unwrap().device().arm(&plan);
+        let keys = keys(1, 1);
+        let tokens = w + 1;
+        let prefix = Prefix::Keys {
+            keys: &keys,
+            tokens,
+        };
+        let outcome = cache.reserve_blocking(Namespace::from_digest(1), prefix);
+        let lease = outcome.unwrap().granted().unwrap();
+        cache.start_loads().unwrap();
+        let confirmed = cache.confirm_blocking(&lease).unwrap();
+        assert_eq!(confirmed, Confirm::LoadFailed { valid_tokens: 0 });
         cache.poll().unwrap();
     });
     let seen = snapshotter.snapshot().into_vec();
@@ -96,16 +113,30 @@ fn b54_metrics_of_both_directions_in_pages_and_bytes() {
             pages("load", "good"),
             pages("load", "failed")
         ),
-        (5, 3, 0)
+        (5, 3, 1)
     );
     let page_bytes = u64::from(PAGE_ROWS * ROW_BYTES * LAYERS + 2 * PAGE_ROWS * 12);
-    let bytes = |direction| count("striata_bytes_total", &[("direction", direction)]);
-    assert_eq!(bytes("store"), 2 * 5 * page_bytes, "two ranks");
-    assert_eq!(bytes("load"), 2 * 3 * page_bytes);
+    let bytes = |direction, tier, outcome| {
+        let labels = [
+            ("direction", direction),
+            ("tier", tier),
+            ("outcome", outcome),
+        ];
+        count("striata_bytes_total", &labels)
+    };
+    assert_eq!(
+        bytes("store", "L2", "good"),
+        2 * 5 * page_bytes,
+        "two ranks"
+    );
+    assert_eq!(bytes("load", "L1", "good"), 2 * 3 * page_bytes);
+    // Also what the other rank has copied of it.
+    assert_eq!(bytes("load", "L1", "failed"), 2 * page_bytes);
+    assert_eq!(bytes("store", "L2", "failed"), 0);
     let kept = count(
         "striata_evicted_pages_total",
         &[("tier", "L1"), ("outcome", "kept")],
     );
-    assert_eq!(kept, 5);
-    assert_eq!(count("striata_tokens_total", &[("source", "l2")]), 3 * 8);
+    assert_eq!(kept, 8);
+    assert_eq!(count("striata_tokens_total", &[("source", "l2")]), 4 * 8);
 }

@@ -48,8 +48,6 @@ fn written(engine: &mut Stepped, path: &[u8]) -> Lease {
 
 /// A rank refuses to record the end of a step: the store of what the step wrote goes on waiting, and
 /// so does the load into pages that the step let go; the next call settles both.
-///
-/// Seen to fail if the fence counts as recorded on the ranks that remain.
 #[test]
 fn a_step_whose_end_was_not_recorded_goes_on() {
     for seed in 0..20 {
@@ -109,8 +107,6 @@ fn a_step_whose_end_was_not_recorded_goes_on() {
 }
 
 /// A lost device will never record it: the engine is poisoned by name, and what waited has ended.
-///
-/// Seen to fail if orders that wait for a fence wait for ever.
 #[test]
 fn a_lost_device_ends_what_waits_for_the_end_of_a_step() {
     let mut engine = Stepped::new(1, SIZES, |_| {});
@@ -141,8 +137,6 @@ fn a_lost_device_ends_what_waits_for_the_end_of_a_step() {
 
 /// An engine that is poisoned begins nothing by itself: each call names the first cause, and a
 /// namespace can be forgotten.
-///
-/// Seen to fail if a poll of a poisoned engine evicts ahead of need.
 #[test]
 fn a_poisoned_engine_plans_no_store() {
     let set = |config: &mut PlannerConfig| {

@@ -69,7 +69,7 @@ fn what_has_left_l1_is_not_stored() {
 /// A store for which a request begins to wait is raised, once; one for which nobody waits is not
 /// urgent.
 ///
-/// Seen to fail if no store is raised, or if stores that make room ahead of need are urgent.
+/// Seen to fail if no store is raised.
 #[test]
 fn a_store_that_a_request_waits_for_inherits_its_priority() {
     let mut rig = Planned::with(4, 8, |config| {
@@ -148,7 +148,7 @@ fn write_back_stores_parents_before_children() {
 /// Nothing is lost ahead of need: where L2 has no room, the watermark waits. A request that needs
 /// the room gets it, and evict says what it cost.
 ///
-/// Seen to fail if maintain drops what has no copy.
+/// Seen to fail if maintain drops what has no copy, or if a page that is put off again counts again.
 #[test]
 fn the_watermark_drops_nothing() {
     let mut rig = Planned::with(8, 4, |config| {
@@ -182,8 +182,7 @@ fn the_watermark_drops_nothing() {
     rig.release(lease);
 }
 
-/// Seen to fail if a store that is put off again counts again, or if a request that is refused
-/// counts as one that declined a load.
+/// A page that is put off again, and a request that is refused again, count once.
 #[test]
 fn asking_again_counts_nothing_again() {
     let mut rig = Planned::with(8, 8, |config| {
@@ -216,8 +215,6 @@ fn asking_again_counts_nothing_again() {
 }
 
 /// A copy that ends after its namespace was reset is no page stored.
-///
-/// Seen to fail if it is counted as one.
 #[test]
 fn a_store_that_was_forgotten_brings_no_page() {
     let mut rig = Planned::new(4, 4);
@@ -231,7 +228,6 @@ fn a_store_that_was_forgotten_brings_no_page() {
     assert_eq!(rig.free(), (4, 4));
 }
 
-/// Seen to fail if the configuration is not checked.
 #[test]
 fn limits_that_would_stop_the_cache_are_refused() {
     let rig = Planned::new(8, 8);

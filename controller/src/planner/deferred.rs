@@ -83,7 +83,6 @@ impl Deferred {
 mod tests {
     use super::*;
 
-    /// Seen to fail if the queue is never rid of stale entries, or if a page is queued twice.
     #[test]
     fn the_queue_keeps_its_order_and_stays_as_short_as_the_pool() {
         let pages = [1, 2, 3].map(L1Page::new);

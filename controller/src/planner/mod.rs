@@ -326,6 +326,16 @@ impl Planner {
         stats.free_pages_l2 = self.l2.free_pages() as u64;
         stats.resident_pages_l1 = u64::from(self.l1_states.count(PageState::Resident));
         stats.resident_pages_l2 = u64::from(self.l2_states.count(PageState::Resident));
+        let (evictable, cached) = (self.index.evictable_l1(), self.index.resident_l1());
+        stats.evictable_pages_l1 = evictable as u64;
+        stats.pinned_pages_l1 = cached.saturating_sub(evictable) as u64;
+        let (evictable, cached) = (self.index.evictable_l2(), self.index.resident_l2());
+        stats.evictable_pages_l2 = evictable as u64;
+        stats.pinned_pages_l2 = cached.saturating_sub(evictable) as u64;
+        let given_up = self.operations.values().filter(|op| op.cancelled);
+        let given_up: usize = given_up.map(|op| op.order.pages.len()).sum();
+        let failed = u64::from(self.l1_states.count(PageState::Failed));
+        stats.quarantined_pages_l1 = failed + given_up as u64;
         stats.leases = self.leases.held();
         stats.operations_in_flight = self.in_flight();
         stats

@@ -60,6 +60,17 @@ pub struct PlannerStats {
     pub resident_pages_l1: u64,
     /// Readable pages on L2.
     pub resident_pages_l2: u64,
+    /// Pages of L1 that an eviction could take now.
+    pub evictable_pages_l1: u64,
+    /// Pages of L2 that an eviction could take now.
+    pub evictable_pages_l2: u64,
+    /// Cached or loading pages of L1 that leases, copies or pages below them keep.
+    pub pinned_pages_l1: u64,
+    /// Likewise on L2.
+    pub pinned_pages_l2: u64,
+    /// Pages of L1 that nobody may use: of loads that failed, and whose leases are not gone, or that
+    /// were given up and have not ended.
+    pub quarantined_pages_l1: u64,
     /// Leases held.
     pub leases: usize,
     /// Orders that are not acknowledged.

@@ -128,6 +128,12 @@ impl<D: Device> ShardGroup<D> {
             .ok_or(Error::NoSuchPool { pool, sides })
     }
 
+    /// Bytes of a page on all ranks in all pools.
+    pub(crate) fn page_bytes(&self) -> u64 {
+        let pools = self.pools().map(|(_, pool)| pool.page().page_bytes());
+        pools.sum::<u64>() * self.shards.len() as u64
+    }
+
     /// Pages of L2 that every rank has in every pool.
     fn l2_pages(&self) -> u32 {
         let pages = self.pools().map(|(pool, _)| self.l2_pages_of(pool));
@@ -209,8 +215,14 @@ impl<D: Device> ShardGroup<D> {
     /// A rank that refuses it.
     pub fn submit(&mut self, order: Order) -> Result<(), Error> {
         match order.kind {
-            OrderKind::Cancel => return Ok(self.cancel(order.op)),
-            OrderKind::Raise => return Ok(self.raise(order.op)),
+            OrderKind::Cancel => {
+                self.cancel(order.op);
+                return Ok(());
+            }
+            OrderKind::Raise => {
+                self.raise(order.op);
+                return Ok(());
+            }
             OrderKind::Store | OrderKind::Load => {}
         }
         if order
