@@ -3,7 +3,7 @@
 //! that come late, and that begin only when they are let go.
 //!
 //! A call that is refused and a device that dies are no random faults: the engine goes on with
-//! neither, by design, so nothing would be left to replay. `tests/tests/fault_points.rs` has them at
+//! neither, by design, so nothing would be left to replay. `tests/tests/fault_points` has them at
 //! every operation of short programs.
 
 use core::time::Duration;
