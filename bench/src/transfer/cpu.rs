@@ -165,7 +165,7 @@ fn waiting<D: Subject>(engine: &TransferEngine<D>, direction: Direction) -> u64 
 }
 
 /// CPU time of this thread.
-fn thread_nanos() -> u64 {
+pub(super) fn thread_nanos() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let nanos = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
     u64::try_from(nanos).unwrap_or(0)

@@ -86,7 +86,7 @@ impl Default for TransferConfig {
             window_bytes: 60_000_000,
             call_pieces: 512,
             caller_pieces: 64,
-            staging_bytes: 64 << 20,
+            staging_bytes: 128 << 20,
             mapped_blocks: 16,
             staging_blocks: 32,
             paths: TransferPaths::measured(),
