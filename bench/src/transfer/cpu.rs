@@ -26,6 +26,7 @@ pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchE
         Some(bench.tiers.host.clone()),
         TransferConfig {
             submission: Submission::Manual,
+            paths: bench.options.paths,
             // Submission hardly ever waits for copies.
             window_bytes: u64::MAX,
             ..TransferConfig::default()
