@@ -63,7 +63,7 @@ fn batched<D: Subject>(
     let descriptors: usize = groups.iter().map(Vec::len).sum();
     let cpu = RefCell::new(Samples::new());
     let once = |bench: &Bench<'_, D>| {
-        let mark = Mark::set(&device, &bench.tiers.marks)?;
+        let mark = Mark::set(&device, &stream)?;
         let begin = thread_nanos();
         let mut end = None;
         for pieces in &groups {
