@@ -8,7 +8,6 @@ use striata_core::{LayerId, PagePair};
 use striata_gpu::transfer::LayerGroups;
 use striata_gpu::{CopyBatch, CopyForm, Direction, Piece};
 
-use super::cpu::thread_nanos;
 use super::error::BenchError;
 use super::figure::Unit;
 use super::group::Group;
@@ -18,6 +17,8 @@ use super::run::{Bench, Taken};
 use super::slowdown::BLOCKS;
 use super::subject::Subject;
 use super::timing::{Mark, end_of};
+use crate::clock::thread_nanos;
+use crate::clock::thread_nanos;
 use crate::samples::Samples;
 
 /// Most descriptors of a batched call.
