@@ -18,7 +18,6 @@ use super::slowdown::BLOCKS;
 use super::subject::Subject;
 use super::timing::{Mark, end_of};
 use crate::clock::thread_nanos;
-use crate::clock::thread_nanos;
 use crate::samples::Samples;
 
 /// Most descriptors of a batched call.
