@@ -240,9 +240,9 @@ fn b37_what_a_partial_load_reports_has_its_bytes() {
             keys: &keys,
             tokens,
         };
-        let lease = rig.0.cache.load(namespace(0), prefix).unwrap();
-        assert_eq!(lease.is_some(), room > 0);
-        if let Some(lease) = lease {
+        let outcome = rig.0.cache.load(namespace(0), prefix).unwrap().unwrap();
+        assert_eq!(matches!(outcome, Reserve::Granted(_)), room > 0);
+        if let Reserve::Granted(lease) = outcome {
             assert_eq!(rig.hits(&lease), (0, room as u64));
             rig.compute(&lease, &path[..room]);
         }

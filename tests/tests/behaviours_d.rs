@@ -2,7 +2,7 @@
 //! Section D of the required behaviours: accounting, locks and leaks, through the planner. 32 is
 //! a program of its own, `bookkeeping.rs`, since it looks at the process's memory. The allocator's and the index's own halves stand beside them.
 
-use striata::{Ack, Confirm, Error, Order, OrderKind};
+use striata::{Ack, Confirm, Error, Order, OrderKind, Reserve};
 use striata_tests::planned::{NAMESPACE, Planned, W, chain};
 
 /// 27: Each acknowledgement releases exactly the locks that its own record took, whatever path
@@ -176,6 +176,7 @@ fn b31_evict_returns_the_true_number() {
             rig.planner
                 .load(NAMESPACE, &chain(seed, 1), W + 1)
                 .unwrap()
+                .and_then(Reserve::granted)
                 .unwrap()
         })
         .collect();

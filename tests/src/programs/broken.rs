@@ -209,7 +209,7 @@ impl Broken<'_, '_> {
             tokens,
         };
         let cache = &mut self.machine.engine.cache;
-        if let Some(lease) = cache.load(namespace(root), prefix)? {
+        if let Some(Reserve::Granted(lease)) = cache.load(namespace(root), prefix)? {
             let pages = lease.pages().len();
             self.machine.granted(lease, root, symbols[..pages].to_vec());
         }

@@ -219,8 +219,9 @@ impl<'a> Machine<'a> {
         };
         let away = self.away.count();
         match self.engine.cache.load(namespace(root), prefix) {
-            Ok(None) => {}
-            Ok(Some(lease)) => {
+            Ok(None | Some(Reserve::NotNow { .. })) => {}
+            Ok(Some(Reserve::OutOfSpace { needed, .. })) => self.check_refusal(needed, away),
+            Ok(Some(Reserve::Granted(lease))) => {
                 let pages = lease.pages().len();
                 assert_eq!(lease.hit_tokens(), pages as u64 * self.engine.page_tokens());
                 self.granted(lease, root, symbols[..pages].to_vec());
