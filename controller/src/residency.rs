@@ -165,7 +165,7 @@ mod tests {
     /// The table of ARCHITECTURE.md and that of this file say what the code does: no move less, none
     /// more, none twice.
     ///
-    /// Seen to fail if the code has another move, and if either table lacks one of its rows.
+    /// Seen to fail if either table lacks one of its rows or has another one.
     #[test]
     fn the_legal_moves_are_those_of_the_table() {
         let mut moves = [moves::<L1>(), moves::<L2>()].concat();
