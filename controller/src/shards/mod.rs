@@ -209,8 +209,14 @@ impl<D: Device> ShardGroup<D> {
     /// A rank that refuses it.
     pub fn submit(&mut self, order: Order) -> Result<(), Error> {
         match order.kind {
-            OrderKind::Cancel => return Ok(self.cancel(order.op)),
-            OrderKind::Raise => return Ok(self.raise(order.op)),
+            OrderKind::Cancel => {
+                self.cancel(order.op);
+                return Ok(());
+            }
+            OrderKind::Raise => {
+                self.raise(order.op);
+                return Ok(());
+            }
             OrderKind::Store | OrderKind::Load => {}
         }
         if order

@@ -58,24 +58,64 @@ impl Name {
 /// One call.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Call {
-    Serve { name: Name, settled: bool },
-    Reserve { name: Name, tail: bool },
-    Load { name: Name },
-    Lookup { name: Name },
+    Serve {
+        name: Name,
+        settled: bool,
+    },
+    Reserve {
+        name: Name,
+        tail: bool,
+    },
+    Load {
+        name: Name,
+    },
+    Lookup {
+        name: Name,
+    },
     StartLoads,
-    Forward { lease: u8 },
+    Forward {
+        lease: u8,
+    },
     StepEnd,
-    Confirm { lease: u8 },
-    Insert { lease: u8, pages: u8, chunk: bool },
-    Extend { lease: u8, bits: u8, pages: u8 },
-    Store { lease: u8 },
-    Drop { lease: u8, elsewhere: bool },
-    Evict { pages: u8 },
-    Reset { root: u8 },
+    Confirm {
+        lease: u8,
+    },
+    Insert {
+        lease: u8,
+        pages: u8,
+        chunk: bool,
+    },
+    Extend {
+        lease: u8,
+        bits: u8,
+        pages: u8,
+    },
+    Store {
+        lease: u8,
+    },
+    Drop {
+        lease: u8,
+        elsewhere: bool,
+    },
+    Evict {
+        pages: u8,
+    },
+    Reset {
+        root: u8,
+    },
     Poll,
-    Pump { times: u8 },
-    Run { steps: u8 },
-    Fault { rank: u8, class: u8, nth: u8, amount: u8 },
+    Pump {
+        times: u8,
+    },
+    Run {
+        steps: u8,
+    },
+    Fault {
+        rank: u8,
+        class: u8,
+        nth: u8,
+        amount: u8,
+    },
     Release,
     Settle,
 }
@@ -227,7 +267,12 @@ impl Input {
             },
             full_length_hits: self.full_length_hits,
             concurrent: false,
-            ops: self.calls.iter().take(MAX_OPS).map(|call| call.op()).collect(),
+            ops: self
+                .calls
+                .iter()
+                .take(MAX_OPS)
+                .map(|call| call.op())
+                .collect(),
         };
         (program, self.end.map(Ending::end))
     }
