@@ -260,11 +260,7 @@ impl Input {
             duplicates_first: self.duplicates_first,
             quota: self.quota.map(|quota| u32::from(quota % 3)),
             max_store_pages: self.max_store_pages.map(|pages| 1 + u32::from(pages % 3)),
-            // An engine that is poisoned still plans stores for its watermark.
-            watermark: match self.end {
-                Some(_) => 0,
-                None => u32::from(self.watermark % 4),
-            },
+            watermark: u32::from(self.watermark % 4),
             full_length_hits: self.full_length_hits,
             concurrent: false,
             ops: self

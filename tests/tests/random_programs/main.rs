@@ -146,11 +146,6 @@ fn a_broken_engine_says_so_and_loses_nothing() {
         (program, end)
     });
     let done = TestRunner::new(config).run(&programs, |(program, end)| {
-        let program = Program {
-            // An engine that is poisoned still plans stores for its watermark.
-            watermark: 0,
-            ..program
-        };
         let mut machine = Machine::new(&program, &droppers);
         let (whole, broken) = program.ops.split_at(program.ops.len() / 2);
         whole.iter().for_each(|op| machine.step(op));
