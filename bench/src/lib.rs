@@ -11,6 +11,7 @@
 //! | [`transfer`] | copies between the tiers against the link's ceiling, and compute beside them |
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod decode;
 pub mod offload;
 pub mod pinning;

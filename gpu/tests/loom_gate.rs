@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host side of a gate under every interleaving of one submitter and two consumers.
+//! The host side of a gate under every interleaving of at most three threads: who submits, who
+//! consumes, who ends the job early, and the device that completes what was submitted. Each model
+//! says what it asks and for how many threads and groups; all run with two preemptions unless
+//! `LOOM_MAX_PREEMPTIONS` says otherwise.
 //!
-//! Without the release of the counter a consumer would enqueue a wait for an event that it does not
-//! see as recorded; without the lock around the change, or with one waiter woken instead of all, a
-//! consumer would sleep for ever, which loom reports as a deadlock.
+//! In each of them a consumer that passed for k groups sees what the submitter did before it
+//! announced them, and nobody waits for ever, which loom reports as a deadlock.
 #![cfg(loom)]
 
 use loom::model::Builder;
-use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use striata_gpu::transfer::GateState;
 
@@ -16,7 +18,8 @@ const CAUSE: u32 = 7;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
-    builder.preemption_bound = Some(2);
+    // `LOOM_MAX_PREEMPTIONS` wins.
+    builder.preemption_bound.get_or_insert(2);
     builder.check(model);
 }
 
@@ -50,6 +53,9 @@ fn consumers(job: &Arc<Job>, groups: [u32; 2]) -> [thread::JoinHandle<Result<(),
     })
 }
 
+/// Submit. A consumer passes once its group was submitted, not before; both do.
+/// Bounds: 3 threads, 2 groups.
+// Seen to fail if the counter is stored with relaxed order, and if `advance` wakes one waiter.
 #[test]
 fn a_waiter_passes_only_after_its_group_was_submitted() {
     check(|| {
@@ -63,6 +69,9 @@ fn a_waiter_passes_only_after_its_group_was_submitted() {
     });
 }
 
+/// Fail. Both consumers of a group that never comes are told, as is who asks later.
+/// Bounds: 3 threads, 2 groups.
+// Seen to fail if `end` wakes nobody, and if it wakes one waiter.
 #[test]
 fn a_failure_reaches_every_waiter() {
     check(|| {
@@ -77,6 +86,9 @@ fn a_failure_reaches_every_waiter() {
     });
 }
 
+/// Fail. Who waits for what was submitted passes or is told, who waits for the rest is told.
+/// Bounds: 3 threads, 2 groups.
+// Seen to fail if `end` wakes nobody.
 #[test]
 fn a_failure_and_a_submitted_group_leave_no_waiter_behind() {
     check(|| {
@@ -90,6 +102,9 @@ fn a_failure_and_a_submitted_group_leave_no_waiter_behind() {
     });
 }
 
+/// Drop. The submitter lets its side go, which fails the job, after the last group: everybody
+/// passes. Bounds: 3 threads, 2 groups.
+// Seen to fail if `end` does not look at what was submitted.
 #[test]
 fn a_job_submitted_to_its_end_does_not_fail_any_more() {
     check(|| {
@@ -104,6 +119,8 @@ fn a_job_submitted_to_its_end_does_not_fail_any_more() {
     });
 }
 
+/// Fail, twice. Everybody is told the first cause. Bounds: 3 threads, 1 group.
+// Seen to fail if `end` replaces a cause.
 #[test]
 fn two_ends_of_one_job_give_one_cause() {
     check(|| {
@@ -120,8 +137,9 @@ fn two_ends_of_one_job_give_one_cause() {
     });
 }
 
-/// One submitter, a canceller and a consumer: the group that was submitted can be passed, whenever
-/// the cancellation comes; the other cannot unless it was submitted first.
+/// Cancel. The group that was submitted can be passed, whenever the cancellation comes; the other
+/// cannot. Bounds: 3 threads, 2 groups.
+// Seen to fail if a cancellation keeps nothing of what was submitted.
 #[test]
 fn a_cancellation_keeps_what_was_submitted() {
     check(|| {
@@ -135,8 +153,9 @@ fn a_cancellation_keeps_what_was_submitted() {
     });
 }
 
-/// A cancellation against a failure: one cause, the same for all; what a failure has spoiled is not
-/// passed afterwards.
+/// Cancel against fail: one cause, the same for all; what a failure has spoiled is not passed
+/// afterwards. Bounds: 2 threads, 2 groups.
+// Seen to fail if a failure keeps what was submitted, and if `end` replaces a cause.
 #[test]
 fn a_cancellation_and_a_failure_give_one_end() {
     check(|| {
@@ -152,5 +171,99 @@ fn a_cancellation_and_a_failure_give_one_end() {
         assert_eq!(job.gate.submitted(), Err(seen));
         let first = if seen == CAUSE { Ok(()) } else { Err(seen) };
         assert_eq!(job.gate.wait(1), first);
+    });
+}
+
+/// A device event as a consumer sees it: recorded by the submitter, completed by the device.
+#[derive(Default)]
+struct Event {
+    recorded: AtomicU32,
+    complete: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Event {
+    fn complete(&self) {
+        *self.complete.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    /// Nobody may wait for what was not recorded.
+    fn synchronize(&self) {
+        assert_eq!(self.recorded.load(Ordering::Relaxed), 1);
+        let mut complete = self.complete.lock().unwrap();
+        while !*complete {
+            complete = self.changed.wait(complete).unwrap();
+        }
+    }
+}
+
+/// Complete. A consumer passes the gate, which never waits for the copy, and then waits for the
+/// event, as `LoadGate::synchronize` does: the event is recorded by then, and behind it the
+/// consumer sees what the copy wrote. The device works through its stream on a thread of its own.
+/// Bounds: 3 threads, 2 groups.
+// Seen to fail if `wait` does not ask for its own group, and if the counter is stored with relaxed
+// order.
+#[test]
+fn who_waits_for_the_event_behind_a_gate_sees_what_was_copied() {
+    check(|| {
+        let gate = Arc::new(GateState::<u32>::new());
+        let events: Arc<[Event; 2]> = Arc::default();
+        let copied = Arc::new(AtomicU32::new(0));
+        let device = {
+            let (gate, events, copied) = (gate.clone(), events.clone(), copied.clone());
+            thread::spawn(move || {
+                for group in 0..2 {
+                    // What is in the stream is what was submitted.
+                    gate.wait(group + 1).unwrap();
+                    copied.store(group + 1, Ordering::Relaxed);
+                    events[group as usize].complete();
+                }
+            })
+        };
+        let consumer = {
+            let (gate, events, copied) = (gate.clone(), events.clone(), copied.clone());
+            thread::spawn(move || {
+                gate.wait(2).unwrap();
+                assert_eq!(gate.submitted(), Ok(2));
+                events[1].synchronize();
+                assert_eq!(copied.load(Ordering::Relaxed), 2);
+            })
+        };
+        for group in 0..2 {
+            events[group as usize].recorded.store(1, Ordering::Relaxed);
+            gate.advance(group + 1);
+        }
+        consumer.join().unwrap();
+        device.join().unwrap();
+    });
+}
+
+/// Complete, with a failure in the middle. Who passed the gate of the first group waits for its
+/// event and ends; who waits for the second is told, and waits for no event, since none was
+/// recorded. Bounds: 3 threads, 2 groups.
+// Seen to fail if `end` wakes nobody, and if `wait` does not ask for its own group.
+#[test]
+fn a_failure_in_the_middle_leaves_nobody_at_an_event() {
+    check(|| {
+        let gate = Arc::new(GateState::<u32>::new());
+        let events: Arc<[Event; 2]> = Arc::default();
+        let consumers = [1, 2].map(|groups| {
+            let (gate, events) = (gate.clone(), events.clone());
+            thread::spawn(move || {
+                let passed = gate.wait(groups);
+                if passed.is_ok() {
+                    events[groups as usize - 1].synchronize();
+                }
+                passed
+            })
+        });
+        events[0].recorded.store(1, Ordering::Relaxed);
+        gate.advance(1);
+        gate.fail(2, CAUSE);
+        events[0].complete();
+        let [first, second] = consumers.map(|thread| thread.join().unwrap());
+        assert!(first.is_ok() || first == Err(CAUSE));
+        assert_eq!(second, Err(CAUSE));
     });
 }

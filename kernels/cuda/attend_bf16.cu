@@ -6,12 +6,5 @@
 // [parts + 1]; output: messages; pieces: as the schedule says; none null.
 #include "attend_mma.cuh"
 
-#define STRIATA_ATTEND(M)                                                              \
-    extern "C" __global__ void __launch_bounds__(256, 1)                               \
-        striata_attend_bf16_##M(const __grid_constant__ AttendParams params,            \
-                                const __grid_constant__ Work work) {                 \
-        attend<M, false>(params, work);                                                \
-    }
-
-STRIATA_ATTEND(16)
-STRIATA_ATTEND(64)
+STRIATA_ATTEND(striata_attend_bf16_16, 16, false, 5)
+STRIATA_ATTEND(striata_attend_bf16_64, 64, false, 3)

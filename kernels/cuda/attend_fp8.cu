@@ -6,12 +6,5 @@
 // [parts + 1]; output: messages; pieces: as the schedule says; none null.
 #include "attend_mma.cuh"
 
-#define STRIATA_ATTEND(M)                                                              \
-    extern "C" __global__ void __launch_bounds__(256, 1)                               \
-        striata_attend_fp8_##M(const __grid_constant__ AttendParams params,             \
-                                const __grid_constant__ Work work) {                 \
-        attend<M, true>(params, work);                                                \
-    }
-
-STRIATA_ATTEND(16)
-STRIATA_ATTEND(64)
+STRIATA_ATTEND(striata_attend_fp8_16, 16, true, 5)
+STRIATA_ATTEND(striata_attend_fp8_64, 64, true, 3)

@@ -13,6 +13,10 @@
 // A row of the plane is key and value, so it is read once. Tiles of shared memory have rows of
 // 1152 bytes, whose units of 16 bytes are permuted by row % 8, so that no ldmatrix meets a conflict.
 //
+// Queries of 64 rows stand in shared memory; those of 16 and 32 in registers, where every warp has
+// the lanes that it multiplies. `Stages` is what a device has room for: 3 (M = 64) and 5 (16) in
+// 227 KB, 4 and for fp8 5 in 163 KB, 2 in 99 KB.
+//
 // fp8: e4m3 is exact in bf16, so tiles are widened without their scales; those of a row or of 128
 // lanes multiply scores and weights in f32, the tensor's one multiplies scores and outputs.
 #pragma once
@@ -29,36 +33,53 @@ constexpr u32 kLatentSteps = kOwnSteps - 1;
 constexpr u32 kUnit = 16;
 
 // Shared memory of a block, as byte offsets.
-template <u32 M, bool Fp8>
+template <u32 M, bool Fp8, u32 Stages>
 struct Room {
-    static constexpr u32 kStages = M == 16 ? 5 : 3;
+    static_assert(M == 16 || M == 32 || M == 64, "rows of a block");
+    // Whether queries stand in shared memory.
+    static constexpr bool kHeld = M == 64;
+    // Whether a row's weights take the place of its scores, which nobody reads any more.
+    static constexpr bool kTight = Stages == 2;
+    static constexpr u32 kStages = Stages;
     static constexpr u32 kStageBytes = Fp8 ? kRawTileBytes : kTileBytes;
     static constexpr u32 kQuery = 0;
-    static constexpr u32 kTiles = M == 16 ? 0 : M * kBf16RowBytes;
+    static constexpr u32 kTiles = kHeld ? M * kBf16RowBytes : 0;
     static constexpr u32 kStage = kTiles + (Fp8 ? kTileBytes : 0);
     static constexpr u32 kScores = kStage + kStages * kStageBytes;
-    static constexpr u32 kWeights = kScores + kSplit * M * kTileRows * 4;
+    static constexpr u32 kScoreBytes = M * kTileRows * 4;
+    static constexpr u32 kBehindScores = kScores + kSplit * kScoreBytes;
+    static constexpr u32 kWeights = kTight ? kScores : kBehindScores;
     // Weights times the scales of 128 lanes each.
-    static constexpr u32 kWeightBytes = M * kTileRows * 2;
-    static constexpr u32 kKeep = kWeights + (Fp8 ? 4 : 1) * kWeightBytes;
+    static constexpr u32 kWeightBytes = kTight ? kScoreBytes : M * kTileRows * 2;
+    static constexpr u32 kKeep = kTight ? kBehindScores : kWeights + (Fp8 ? 4 : 1) * kWeightBytes;
     static constexpr u32 kInverse = kKeep + M * 4;
     static constexpr u32 kLost = kInverse + M * 4;
     static constexpr u32 kBytes = kLost + 16;
 };
 
-static_assert(Room<64, false>::kBytes == 221712, "twin of Kernel::shared_bytes");
-static_assert(Room<64, true>::kBytes == 223248, "twin of Kernel::shared_bytes");
-static_assert(Room<16, false>::kBytes == 193680, "twin of Kernel::shared_bytes");
-static_assert(Room<16, true>::kBytes == 154256, "twin of Kernel::shared_bytes");
+static_assert(Room<64, false, 3>::kBytes == 221712, "twin of Kernel::shared_bytes");
+static_assert(Room<64, true, 3>::kBytes == 223248, "twin of Kernel::shared_bytes");
+static_assert(Room<16, false, 5>::kBytes == 193680, "twin of Kernel::shared_bytes");
+static_assert(Room<16, true, 5>::kBytes == 154256, "twin of Kernel::shared_bytes");
+static_assert(Room<32, false, 4>::kBytes == 166160, "twin of Kernel::shared_bytes");
+static_assert(Room<32, true, 5>::kBytes == 166672, "twin of Kernel::shared_bytes");
+static_assert(Room<16, false, 4>::kBytes == 156816, "twin of Kernel::shared_bytes");
+static_assert(Room<32, false, 2>::kBytes == 90384, "twin of Kernel::shared_bytes");
+static_assert(Room<32, true, 2>::kBytes == 95504, "twin of Kernel::shared_bytes");
+static_assert(Room<16, false, 2>::kBytes == 82064, "twin of Kernel::shared_bytes");
+static_assert(Room<16, true, 2>::kBytes == 87184, "twin of Kernel::shared_bytes");
 
 // Where a score of row `row` and column `column` of a tile stands among the floats of a row.
 __device__ __forceinline__ u32 score_at(u32 row, u32 column) {
     return column ^ ((row & 1) << 4 | (row >> 1 & 1) << 3);
 }
 
-// Byte of unit `unit` of a row of weights, whose rows have four units.
-__device__ __forceinline__ u32 weight_unit(u32 row, u32 unit) {
-    return row * (kTileRows * 2) + ((unit ^ (row >> 1 & 3)) * kUnit);
+// Byte of unit `unit` of a row of weights, whose rows have four units. `tight`: in the place of
+// scores, rows are twice as far apart; the half that a row has keeps all banks apart as before.
+__device__ __forceinline__ u32 weight_unit(u32 row, u32 unit, bool tight) {
+    const u32 start = tight ? row * (kTileRows * 4) + (row & 1) * (kTileRows * 2)
+                            : row * (kTileRows * 2);
+    return start + ((unit ^ (row >> 1 & 3)) * kUnit);
 }
 
 // Byte of the first unit of step `step` of quarter `split` in a row of a tile whose rows are turned by
@@ -113,9 +134,9 @@ struct Walk {
 };
 
 // Brings tiles into the stages, ahead of their use.
-template <u32 M, bool Fp8>
+template <u32 M, bool Fp8, u32 Stages>
 struct Loader {
-    using R = Room<M, Fp8>;
+    using R = Room<M, Fp8, Stages>;
     Walk walk;
     u32 stage;
     // Of this thread: its row of a tile, its first unit, and where that goes.
@@ -217,12 +238,13 @@ __device__ __forceinline__ void widen_tile(const u8* __restrict__ raw, u8* __res
 }
 
 // The query rows of a block, and what they have gathered.
-template <u32 M, bool Fp8>
+template <u32 M, bool Fp8, u32 Stages>
 struct Block {
-    using R = Room<M, Fp8>;
-    // Score tiles of a warp.
-    static constexpr u32 kScoreRows = M == 16 ? 1 : 2;
+    using R = Room<M, Fp8, Stages>;
+    // Score tiles of a warp. Its piece is half of the query rows, or of 16 rows half of the keys.
+    static constexpr u32 kScoreRows = M == 64 ? 2 : 1;
     static constexpr u32 kScoreColumns = M == 16 ? 2 : 4;
+    static constexpr u32 kPieceRows = M == 16 ? 0 : M / 2;
     static constexpr u32 kRowTiles = M / 16;
     // Threads of a row in the softmax, and scores of a thread.
     static constexpr u32 kRowThreads = kThreads / M;
@@ -232,8 +254,8 @@ struct Block {
     const Work& work;
     u8* room;
     u32 base;
-    // M == 16: the warp's share of the queries; else they stand in shared memory.
-    FragmentA query[M == 16 ? kOwnSteps : 1];
+    // The warp's share of the queries, unless they stand in shared memory.
+    FragmentA query[R::kHeld ? 1 : kOwnSteps];
     float values[kRowTiles][8][4];
     // Of this thread's row in the softmax.
     u32 border;
@@ -256,11 +278,12 @@ struct Block {
     }
 
     __device__ void load_query(u32 request) {
-        if constexpr (M == 16) {
-            const u32 group = lane() / 4, pair = lane() % 4;
-            const u8* low = query_row(request, group);
-            const u8* high = query_row(request, group + 8);
-            const bool low_there = group < rows(), high_there = group + 8 < rows();
+        if constexpr (!R::kHeld) {
+            const u32 pair = lane() % 4;
+            const u32 row = first_row() + piece() * kPieceRows + lane() / 4;
+            const u8* low = query_row(request, row);
+            const u8* high = query_row(request, row + 8);
+            const bool low_there = row < rows(), high_there = row + 8 < rows();
 #pragma unroll
             for (u32 step = 0; step < kOwnSteps; step++) {
                 const u32 index = step < kLatentSteps ? split() * kLatentSteps + step
@@ -343,7 +366,7 @@ struct Block {
         const u32 keys = tile + key_row * kBf16RowBytes;
         const u32 key_second = lane() >> 3 & 1;
         // Rows of queries: 16 in lanes 0-15; lanes + 8 in lanes 16-31.
-        const u32 asked = base + R::kQuery + (piece() * 32 + (lane() & 15)) * kBf16RowBytes;
+        const u32 asked = base + R::kQuery + (piece() * kPieceRows + (lane() & 15)) * kBf16RowBytes;
 #pragma unroll
         for (u32 step = 0; step < kOwnSteps; step++) {
             if (Fp8 && step == kLatentSteps && work.format == kFp8Tile) {
@@ -363,7 +386,7 @@ struct Block {
             FragmentA a[kScoreRows];
 #pragma unroll
             for (u32 i = 0; i < kScoreRows; i++) {
-                if constexpr (M == 16) {
+                if constexpr (!R::kHeld) {
                     a[i] = query[step];
                 } else {
                     load_matrices(a[i].words, asked + i * 16 * kBf16RowBytes +
@@ -386,7 +409,7 @@ struct Block {
         const u32 group = lane() / 4, pair = lane() % 4;
 #pragma unroll
         for (u32 i = 0; i < kScoreRows; i++) {
-            const u32 row = (M == 16 ? 0 : piece() * 32) + i * 16 + group;
+            const u32 row = piece() * kPieceRows + i * 16 + group;
 #pragma unroll
             for (u32 j = 0; j < kScoreColumns; j++) {
                 const u32 at = score_at(row, first_key + j * 8 + pair * 2);
@@ -401,7 +424,8 @@ struct Block {
     // The column of this thread's score `index`.
     __device__ static u32 column(u32 index) {
         const u32 thread = threadIdx.x % kRowThreads;
-        return M == 16 ? thread * 2 + index : index / 4 * 16 + thread * 4 + index % 4;
+        return M == 16 ? thread * 2 + index
+                       : index / 4 * (kRowThreads * 4) + thread * 4 + index % 4;
     }
 
     // Writes this thread's weights as bf16, into set `set`.
@@ -409,13 +433,14 @@ struct Block {
         u8* to = room + R::kWeights + set * R::kWeightBytes;
         const u32 row = threadIdx.x / kRowThreads, thread = threadIdx.x % kRowThreads;
         if constexpr (M == 16) {
-            *reinterpret_cast<u32*>(to + weight_unit(row, thread / 4) + thread % 4 * 4) =
-                pack_bf16(weights[0], weights[1]);
+            const u32 at = weight_unit(row, thread / 4, R::kTight) + thread % 4 * 4;
+            *reinterpret_cast<u32*>(to + at) = pack_bf16(weights[0], weights[1]);
         } else {
 #pragma unroll
-            for (u32 half = 0; half < 2; half++) {
-                const float* own = weights + half * 4;
-                const u32 at = weight_unit(row, half * 2 + thread / 2) + thread % 2 * 8;
+            for (u32 part = 0; part < kOwn / 4; part++) {
+                const float* own = weights + part * 4;
+                const u32 unit = part * (kRowThreads / 2) + thread / 2;
+                const u32 at = weight_unit(row, unit, R::kTight) + thread % 2 * 8;
                 *reinterpret_cast<uint2*>(to + at) =
                     make_uint2(pack_bf16(own[0], own[1]), pack_bf16(own[2], own[3]));
             }
@@ -439,11 +464,11 @@ struct Block {
                 scores[0] += two.x, scores[1] += two.y;
             } else {
 #pragma unroll
-                for (u32 half = 0; half < 2; half++) {
+                for (u32 own = 0; own < kOwn; own += 4) {
                     const float4 four =
-                        *reinterpret_cast<const float4*>(part + score_at(row, column(half * 4)));
-                    scores[half * 4] += four.x, scores[half * 4 + 1] += four.y;
-                    scores[half * 4 + 2] += four.z, scores[half * 4 + 3] += four.w;
+                        *reinterpret_cast<const float4*>(part + score_at(row, column(own)));
+                    scores[own] += four.x, scores[own + 1] += four.y;
+                    scores[own + 2] += four.z, scores[own + 3] += four.w;
                 }
             }
         }
@@ -479,6 +504,10 @@ struct Block {
             added += __shfl_xor_sync(kFullMask, added, step);
         }
         sum = sum * keep + added;
+        if constexpr (R::kTight) {
+            // The threads of a row are of one warp, and all have read its scores.
+            __syncwarp();
+        }
         if constexpr (Fp8) {
             const u32 sets = work.format == kFp8Tile ? 4 : 1;
             for (u32 set = 0; set < sets; set++) {
@@ -536,7 +565,8 @@ struct Block {
 #pragma unroll
             for (u32 i = 0; i < kRowTiles; i++) {
                 const u32 row = i * 16 + (lane() & 15);
-                load_matrices(a[i].words, weights + weight_unit(row, step * 2 + (lane() >> 4)));
+                load_matrices(a[i].words,
+                              weights + weight_unit(row, step * 2 + (lane() >> 4), R::kTight));
             }
 #pragma unroll
             for (u32 j = 0; j < 8; j += 2) {
@@ -645,13 +675,14 @@ struct Block {
             const u64 byte = params.lse_at(token + at / params.heads, at % params.heads);
             *reinterpret_cast<float*>(work.output + byte) =
                 lse == negative_infinity() ? lse : params.in_base(lse);
+            count_lone_fault(work.tally, token * params.heads + at, lse);
         }
     }
 };
 
-template <u32 M, bool Fp8>
+template <u32 M, bool Fp8, u32 Stages>
 __device__ __forceinline__ void attend(const AttendParams& params, const Work& work) {
-    using R = Room<M, Fp8>;
+    using R = Room<M, Fp8, Stages>;
     extern __shared__ __align__(128) u8 room[];
     u32* lost = reinterpret_cast<u32*>(room + R::kLost);
     const u32 base = shared_address(room);
@@ -660,7 +691,7 @@ __device__ __forceinline__ void attend(const AttendParams& params, const Work& w
         *lost = 0;
     }
     __syncthreads();
-    Loader<M, Fp8> loader;
+    Loader<M, Fp8, Stages> loader;
     loader.begin(params, work, part, base);
 #pragma unroll
     for (u32 ahead = 0; ahead + 1 < R::kStages; ahead++) {
@@ -669,7 +700,7 @@ __device__ __forceinline__ void attend(const AttendParams& params, const Work& w
     Walk walk;
     walk.begin(params, work, part);
     u32 stage = 0;
-    Block<M, Fp8> block(params, work, room);
+    Block<M, Fp8, Stages> block(params, work, room);
     for (; walk.inside(); walk.next_request(params, work)) {
         block.begin(walk.request);
         for (; walk.tile < walk.end; walk.tile++) {
@@ -694,3 +725,11 @@ __device__ __forceinline__ void attend(const AttendParams& params, const Work& w
         block.end(walk.request, part);
     }
 }
+
+// A kernel of blocks of M query rows.
+#define STRIATA_ATTEND(NAME, M, FP8, STAGES)                                           \
+    extern "C" __global__ void __launch_bounds__(256, 1)                               \
+        NAME(const __grid_constant__ AttendParams params,                              \
+             const __grid_constant__ Work work) {                                      \
+        attend<M, FP8, STAGES>(params, work);                                          \
+    }

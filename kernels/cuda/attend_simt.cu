@@ -16,12 +16,12 @@ __device__ __forceinline__ float dot(const RowShare& a, const RowShare& b) {
 }
 
 // query: bf16 with strides; plane: [kernel_pages][kernel_rows] of the format; cells: [B][width];
-// local_lens, global_lens: [B]; output: messages; none null.
+// local_lens, global_lens: [B]; output: messages; none null. tally: null if a merge counts faults.
 extern "C" __global__ void __launch_bounds__(128, 4)
     striata_attend_simt(const __grid_constant__ AttendParams params, u32 format, const u8* __restrict__ query,
                         const u8* __restrict__ plane, const i32* __restrict__ cells,
                         const i32* __restrict__ local_lens, const i32* __restrict__ global_lens,
-                        u8* __restrict__ output) {
+                        u8* __restrict__ output, MergeTally* tally) {
     const u64 rows = static_cast<u64>(params.batch) * params.queries * params.heads;
     for (u64 index = warp_in_grid(); index < rows; index += warps_in_grid()) {
         const u32 head = static_cast<u32>(index % params.heads);
@@ -80,9 +80,10 @@ extern "C" __global__ void __launch_bounds__(128, 4)
             }
         }
         if (lane() == 0) {
-            const float lse = empty ? negative_infinity() : params.in_base(most + log2f(sum));
-            *reinterpret_cast<float*>(output + params.lse_at(token, head)) =
-                lost ? not_a_number() : lse;
+            const float seen = empty ? negative_infinity() : params.in_base(most + log2f(sum));
+            const float lse = lost ? not_a_number() : seen;
+            *reinterpret_cast<float*>(output + params.lse_at(token, head)) = lse;
+            count_lone_fault(tally, index, lse);
         }
     }
 }

@@ -28,8 +28,10 @@ struct Work {
     // Pieces: [piece][block][M][512] f32, then [piece][block][M] log-sum-exps in base 2.
     float* pieces;
     float* piece_lses;
+    // Where log-sum-exps that are no numbers are counted; null if a merge counts them.
+    MergeTally* tally;
     u32 format;
     u32 unused;
 };
 
-static_assert(sizeof(Work) == 88, "twin of WorkWords");
+static_assert(sizeof(Work) == 96, "twin of WorkWords");

@@ -75,8 +75,9 @@ extern "C" __global__ void __launch_bounds__(256)
             }
         }
         if (lane() == 0) {
-            *reinterpret_cast<float*>(work.output + params.lse_at(token, head)) =
-                empty ? negative_infinity() : params.in_base(most + log2f(total));
+            const float lse = empty ? negative_infinity() : params.in_base(most + log2f(total));
+            *reinterpret_cast<float*>(work.output + params.lse_at(token, head)) = lse;
+            count_lone_fault(work.tally, index, lse);
         }
     }
 }

@@ -149,6 +149,29 @@ __device__ __forceinline__ void store_bf16_share(u8* row, const RowShare& share)
     reinterpret_cast<u32*>(row + 2 * kLatent)[lane()] = pack_bf16(share.rope[0], share.rope[1]);
 }
 
+constexpr u32 kMaxPartials = 64;
+
+// Twin of MergeTally.
+struct MergeTally {
+    u32 faults;
+    u32 first_inverted;
+};
+
+static_assert(sizeof(MergeTally) == 8, "twin of MergeTally");
+
+// Counts the log-sum-exp of a row in the partial of a rank that is not a number.
+__device__ __forceinline__ void count_fault(MergeTally* tally, u32 row, u32 rank) {
+    atomicAdd(&tally->faults, 1u);
+    atomicMax(&tally->first_inverted, ~(row * kMaxPartials + rank));
+}
+
+// The same of the only partial that a row has, where nobody merges; `tally`: null elsewhere.
+__device__ __forceinline__ void count_lone_fault(MergeTally* tally, u64 row, float lse) {
+    if (tally != nullptr && !(lse < -negative_infinity())) {
+        count_fault(tally, static_cast<u32>(row), 0);
+    }
+}
+
 // Twin of AttendParams.
 struct AttendParams {
     Stripe stripe;

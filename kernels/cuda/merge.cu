@@ -5,8 +5,6 @@
 // A warp a row.
 #include "decode.cuh"
 
-constexpr u32 kMaxPartials = 64;
-
 struct MergeParams {
     const u8* messages[kMaxPartials];
     u32 ranks;
@@ -17,12 +15,7 @@ struct MergeParams {
     u32 plus_is_empty;
 };
 
-struct MergeTally {
-    u32 faults;
-    u32 first_inverted;
-};
-
-static_assert(sizeof(MergeParams) == 536 && sizeof(MergeTally) == 8, "twins of message.rs");
+static_assert(sizeof(MergeParams) == 536, "twin of MergeParams");
 
 __device__ __forceinline__ float power(bool base_two, float x) {
     return base_two ? exp2f(x) : expf(x);
@@ -64,8 +57,7 @@ __device__ __forceinline__ float lse_of(const MergeParams& params, u32 rank, u32
         return negative_infinity();
     }
     if (plus || value != value) {
-        atomicAdd(&tally->faults, 1u);
-        atomicMax(&tally->first_inverted, ~(row * kMaxPartials + rank));
+        count_fault(tally, row, rank);
         return negative_infinity();
     }
     return value;

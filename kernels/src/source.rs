@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The CUDA sources, embedded, and the kernels in them.
 
+use crate::decode::KernelFormat;
+use crate::decode::schedule::MmaSize;
+
 /// A header that sources include by its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
@@ -50,7 +53,7 @@ pub const HEADERS: [Header; 6] = [
 ];
 
 /// All sources.
-pub const SOURCES: [Source; 16] = [
+pub const SOURCES: [Source; 20] = [
     Source {
         name: "rows.cu",
         text: include_str!("../cuda/rows.cu"),
@@ -135,6 +138,26 @@ pub const SOURCES: [Source; 16] = [
         kernels: &[Kernel::AttendFp8M16, Kernel::AttendFp8M64],
     },
     Source {
+        name: "attend_bf16_medium.cu",
+        text: include_str!("../cuda/attend_bf16_medium.cu"),
+        kernels: &[Kernel::AttendBf16MediumM16, Kernel::AttendBf16MediumM32],
+    },
+    Source {
+        name: "attend_fp8_medium.cu",
+        text: include_str!("../cuda/attend_fp8_medium.cu"),
+        kernels: &[Kernel::AttendFp8MediumM16, Kernel::AttendFp8MediumM32],
+    },
+    Source {
+        name: "attend_bf16_small.cu",
+        text: include_str!("../cuda/attend_bf16_small.cu"),
+        kernels: &[Kernel::AttendBf16SmallM16, Kernel::AttendBf16SmallM32],
+    },
+    Source {
+        name: "attend_fp8_small.cu",
+        text: include_str!("../cuda/attend_fp8_small.cu"),
+        kernels: &[Kernel::AttendFp8SmallM16, Kernel::AttendFp8SmallM32],
+    },
+    Source {
         name: "combine.cu",
         text: include_str!("../cuda/combine.cu"),
         kernels: &[Kernel::Combine],
@@ -211,6 +234,22 @@ pub enum Kernel {
     AttendFp8M16,
     /// The same, 64 query rows a block.
     AttendFp8M64,
+    /// Attention over bf16 rows in 163 KB of shared memory, up to 16 query rows a block.
+    AttendBf16MediumM16,
+    /// The same, 32 query rows a block.
+    AttendBf16MediumM32,
+    /// Attention over fp8 rows in 163 KB of shared memory, up to 16 query rows a block.
+    AttendFp8MediumM16,
+    /// The same, 32 query rows a block.
+    AttendFp8MediumM32,
+    /// Attention over bf16 rows in 99 KB of shared memory, up to 16 query rows a block.
+    AttendBf16SmallM16,
+    /// The same, 32 query rows a block.
+    AttendBf16SmallM32,
+    /// Attention over fp8 rows in 99 KB of shared memory, up to 16 query rows a block.
+    AttendFp8SmallM16,
+    /// The same, 32 query rows a block.
+    AttendFp8SmallM32,
     /// Merges the pieces of requests that were cut.
     Combine,
     /// Writes rows of values.
@@ -256,8 +295,54 @@ impl Kernel {
             Self::AttendBf16M64 => "striata_attend_bf16_64",
             Self::AttendFp8M16 => "striata_attend_fp8_16",
             Self::AttendFp8M64 => "striata_attend_fp8_64",
+            Self::AttendBf16MediumM16 => "striata_attend_bf16_medium_16",
+            Self::AttendBf16MediumM32 => "striata_attend_bf16_medium_32",
+            Self::AttendFp8MediumM16 => "striata_attend_fp8_medium_16",
+            Self::AttendFp8MediumM32 => "striata_attend_fp8_medium_32",
+            Self::AttendBf16SmallM16 => "striata_attend_bf16_small_16",
+            Self::AttendBf16SmallM32 => "striata_attend_bf16_small_32",
+            Self::AttendFp8SmallM16 => "striata_attend_fp8_small_16",
+            Self::AttendFp8SmallM32 => "striata_attend_fp8_small_32",
             Self::Combine => "striata_combine",
             Self::FillValues => "striata_fill_values",
+        }
+    }
+
+    /// Which tensor-core kernels it is one of.
+    #[must_use]
+    pub const fn mma_size(self) -> Option<MmaSize> {
+        match self {
+            Self::AttendBf16M16 | Self::AttendBf16M64 | Self::AttendFp8M16 | Self::AttendFp8M64 => {
+                Some(MmaSize::Large)
+            }
+            Self::AttendBf16MediumM16
+            | Self::AttendBf16MediumM32
+            | Self::AttendFp8MediumM16
+            | Self::AttendFp8MediumM32 => Some(MmaSize::Medium),
+            Self::AttendBf16SmallM16
+            | Self::AttendBf16SmallM32
+            | Self::AttendFp8SmallM16
+            | Self::AttendFp8SmallM32 => Some(MmaSize::Small),
+            _ => None,
+        }
+    }
+
+    /// The tensor-core kernel of a size for a format; `wide`: for the larger of its two blocks.
+    #[must_use]
+    pub const fn attend(size: MmaSize, format: KernelFormat, wide: bool) -> Self {
+        match (size, matches!(format, KernelFormat::Bf16), wide) {
+            (MmaSize::Large, true, false) => Self::AttendBf16M16,
+            (MmaSize::Large, true, true) => Self::AttendBf16M64,
+            (MmaSize::Large, false, false) => Self::AttendFp8M16,
+            (MmaSize::Large, false, true) => Self::AttendFp8M64,
+            (MmaSize::Medium, true, false) => Self::AttendBf16MediumM16,
+            (MmaSize::Medium, true, true) => Self::AttendBf16MediumM32,
+            (MmaSize::Medium, false, false) => Self::AttendFp8MediumM16,
+            (MmaSize::Medium, false, true) => Self::AttendFp8MediumM32,
+            (MmaSize::Small, true, false) => Self::AttendBf16SmallM16,
+            (MmaSize::Small, true, true) => Self::AttendBf16SmallM32,
+            (MmaSize::Small, false, false) => Self::AttendFp8SmallM16,
+            (MmaSize::Small, false, true) => Self::AttendFp8SmallM32,
         }
     }
 
@@ -269,6 +354,14 @@ impl Kernel {
             Self::AttendBf16M64 => 221_712,
             Self::AttendFp8M16 => 154_256,
             Self::AttendFp8M64 => 223_248,
+            Self::AttendBf16MediumM16 => 156_816,
+            Self::AttendBf16MediumM32 => 166_160,
+            Self::AttendFp8MediumM16 => 154_256,
+            Self::AttendFp8MediumM32 => 166_672,
+            Self::AttendBf16SmallM16 => 82_064,
+            Self::AttendBf16SmallM32 => 90_384,
+            Self::AttendFp8SmallM16 => 87_184,
+            Self::AttendFp8SmallM32 => 95_504,
             _ => 0,
         }
     }
@@ -302,8 +395,12 @@ impl Kernel {
             Self::AttendSimt => 11,
             Self::AttendBf16M16 | Self::AttendBf16M64 => 12,
             Self::AttendFp8M16 | Self::AttendFp8M64 => 13,
-            Self::Combine => 14,
-            Self::FillValues => 15,
+            Self::AttendBf16MediumM16 | Self::AttendBf16MediumM32 => 14,
+            Self::AttendFp8MediumM16 | Self::AttendFp8MediumM32 => 15,
+            Self::AttendBf16SmallM16 | Self::AttendBf16SmallM32 => 16,
+            Self::AttendFp8SmallM16 | Self::AttendFp8SmallM32 => 17,
+            Self::Combine => 18,
+            Self::FillValues => 19,
         }
     }
 }
@@ -325,6 +422,33 @@ mod tests {
             }
         }
         assert_eq!(found, Kernel::COUNT);
+    }
+
+    /// Opt-in shared memory of a block: compute capability 9.0 and 10.0; 8.0; 8.6, 8.9 and 12.0.
+    #[test]
+    fn every_size_has_a_kernel_for_every_format_and_fits_its_devices() {
+        for size in MmaSize::ALL {
+            let room = match size {
+                MmaSize::Large => 227 << 10,
+                MmaSize::Medium => 163 << 10,
+                MmaSize::Small => 99 << 10,
+            };
+            for format in KernelFormat::ALL {
+                for (wide, rows) in [false, true].into_iter().zip(size.block_rows()) {
+                    let kernel = Kernel::attend(size, format, wide);
+                    assert_eq!(kernel.mma_size(), Some(size));
+                    assert!(kernel.shared_bytes() <= room, "{kernel:?}");
+                    assert!(kernel.shared_bytes() <= size.shared_bytes());
+                    assert!(kernel.entry().ends_with(&format!("_{rows}")), "{kernel:?}");
+                }
+            }
+            assert!(size.shared_bytes() <= room);
+        }
+        let runs = |room| MmaSize::largest_in(room);
+        assert_eq!(runs(227 << 10), Some(MmaSize::Large));
+        assert_eq!(runs(163 << 10), Some(MmaSize::Medium));
+        assert_eq!(runs(99 << 10), Some(MmaSize::Small));
+        assert_eq!(runs(64 << 10), None);
     }
 
     #[test]

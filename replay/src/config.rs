@@ -170,7 +170,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Random faults of the simulated devices: copies that fail in part, and copies that come late.
+/// Random faults of the simulated devices: copies that fail in part, that come late, and that begin
+/// only when they are let go.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RandomFaults {
     /// What the faults follow from.

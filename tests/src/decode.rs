@@ -423,6 +423,7 @@ impl Rig {
             form,
             output: View::all(&output),
             workspace: View::all(&output),
+            tally: None,
         };
         device.attend(stream, &job).unwrap();
         let event = device.event().unwrap();

@@ -66,6 +66,7 @@ fn spread_batch(stripe: Stripe, spread: f64) -> Batch {
     batch
 }
 
+/// Seen to fail if the ratio of the bases is inverted.
 #[test]
 fn b02_lse_base_is_converted_once() {
     let stripe = Stripe::new(4, 8).unwrap();
@@ -134,6 +135,7 @@ fn check_equals_dense(batch: &Batch, stripe: Stripe) {
 
 const EMPTY: (f64, f64) = (f64::NAN, f64::NEG_INFINITY);
 
+/// Seen to fail if a lone partial is summed like others.
 #[test]
 fn b04_empty_merge() {
     let bits = |(o, lse): (f64, f64)| (o.to_bits(), lse.to_bits());
@@ -164,12 +166,14 @@ fn b04_empty_merge() {
     );
 }
 
+/// Seen to fail if partials of weight 0 are summed too.
 #[test]
 fn b04_zero_weight_is_not_read() {
     let (o, lse) = merged_lane::<E, f32>(&[(2.0, 0.0), (f64::NAN, -1e30), (4.0, 0.0)]);
     assert_lane((o, lse), (3.0, 2f64.ln()), 1e-6);
 }
 
+/// Seen to fail if a fault counts as an empty partial.
 #[test]
 fn b05_faults_are_counted_and_named() {
     let batch = random_batch(5, &[1], 1, 3);
@@ -204,6 +208,7 @@ fn b05_declared_sentinel_means_empty() {
     assert_eq!((report.faults, out[0], out_lse[0]), (0, 0.0, Lse::EMPTY));
 }
 
+/// Seen to fail if a query sees one token more.
 #[test]
 fn b06_nan_poison() {
     let check = |stripe: Stripe, batch: &Batch| {
@@ -226,6 +231,7 @@ fn b06_nan_poison() {
     }
 }
 
+/// Seen to fail if a log-sum-exp is packed after an addition of 0.0.
 #[test]
 fn b07_pack_dtype() {
     let bits = [
@@ -287,6 +293,7 @@ fn b07_pack_places() {
     assert_eq!(Lse::<E>::from_bf16_bits(0xFF80), Lse::EMPTY);
 }
 
+/// Seen to fail if every query sees what the last one sees.
 #[test]
 fn b08_causal_bound() {
     let stripe = Stripe::new(4, 4).unwrap();

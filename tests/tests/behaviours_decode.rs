@@ -68,6 +68,7 @@ fn close(got: (f32, f32), want: (f32, f32)) {
     );
 }
 
+/// Seen to fail if the merge takes each base for the other.
 #[test]
 fn b01_lse_base_on_the_device() {
     let natural = merged(Base::E, &[(0.0, 0.0), (1.0, 8f32.ln())]);
@@ -147,6 +148,7 @@ fn b03_shards_without_a_row() {
     assert_rows_close(&got, &rig.dense(), 1e-5);
 }
 
+/// Seen to fail if a lone partial is summed like others.
 #[test]
 fn b04_merges_of_empty_partials_on_the_device() {
     const EMPTY: (f32, f32) = (f32::NAN, f32::NEG_INFINITY);
@@ -171,6 +173,7 @@ fn b04_merges_of_empty_partials_on_the_device() {
     close((got.0, got.1), (8.0, 10f32.ln()));
 }
 
+/// Seen to fail if the merge does not count.
 #[test]
 fn b05_one_token_is_the_owners_row_and_infinities_are_faults() {
     let spec = RigSpec {
@@ -250,6 +253,7 @@ fn b08_a_query_sees_up_to_its_own_position() {
     }
 }
 
+/// Seen to fail if every cell of a page names its first kernel page.
 #[test]
 fn b10_kernel_pages_only_split_the_address() {
     let of = |kernel_rows| {
@@ -325,6 +329,7 @@ fn b16_a_gathered_prefix_stands_in_token_order_for_any_chunking() {
     }
 }
 
+/// Seen to fail if a piece may be as long as the whole workspace.
 #[test]
 fn b17_pieces_are_whole_cycles_and_new_tokens_follow() {
     for format in [

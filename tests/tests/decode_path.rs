@@ -12,7 +12,7 @@ use striata::decode::{DcpMlaConfig, DecodeError, StepFault, StepKind};
 use striata::gpu::Device;
 use striata::gpu::decode::{Attend, DecodeDevice, Plan, Rows, View};
 use striata::kernels::Base;
-use striata::kernels::decode::{AttendKernel, KernelFormat, OutputForm, OutputKind};
+use striata::kernels::decode::{AttendKernel, KernelFormat, MmaSize, OutputForm, OutputKind};
 use striata_tests::decode::{LAYER, Rig, RigSpec, assert_rows_close, upload};
 
 /// Relative error of results in f32.
@@ -198,6 +198,7 @@ fn one_rank_gives_the_bits_of_the_kernel_alone() {
         form,
         output: View::all(&output),
         workspace: View::all(&output),
+        tally: None,
     };
     device.attend(stream, &job).unwrap();
     let event = device.event().unwrap();
@@ -234,6 +235,34 @@ fn a_partial_without_a_number_fails_the_step_and_is_named() {
     };
     assert_eq!(fault, want);
     // The fault is told once, and the path goes on.
+    let got = rig.step(StepKind::Eager).unwrap();
+    assert_rows_close(&got, &rig.dense(), F32);
+}
+
+/// With one rank nothing is merged, and a row without a number fails the step all the same.
+#[test]
+fn a_result_without_a_number_fails_the_step_of_one_rank_and_is_named() {
+    let spec = RigSpec {
+        queries: 2,
+        ..RigSpec::new(Stripe::new(1, 8).unwrap(), &[30, 41, 22])
+    };
+    let mut rig = Rig::new(spec, 6);
+    let mut query = rig.query.clone();
+    for (request, head) in [(1, 1), (2, 0)] {
+        query[((request * 2 + 1) * 2 + head) * 576] = 0x7FFF;
+    }
+    let error = rig.step_with(StepKind::Eager, &[query], false).unwrap_err();
+    let DecodeError::Fault { rank: 0, fault } = error else {
+        panic!("{error}");
+    };
+    let want = StepFault::LogSumExp {
+        count: 2,
+        partial: 0,
+        request: 1,
+        query: 1,
+        head: 1,
+    };
+    assert_eq!(fault, want);
     let got = rig.step(StepKind::Eager).unwrap();
     assert_rows_close(&got, &rig.dense(), F32);
 }
@@ -301,6 +330,13 @@ fn steps_out_of_order_and_lists_that_do_not_fit_are_refused() {
             ..config
         },
         "kernel page of 3 rows",
+    );
+    refused(
+        DcpMlaConfig {
+            mma: Some(MmaSize::Small),
+            ..config
+        },
+        "small was asked for, none run",
     );
     refused(
         DcpMlaConfig {

@@ -13,13 +13,13 @@ use striata_core::{
 use striata_gpu::decode::{FillValues, View};
 use striata_gpu::planes::L1Planes;
 use striata_gpu::selftest::Subject;
-use striata_kernels::decode::LATENT;
+use striata_kernels::decode::{LATENT, MmaSize};
 use striata_kernels::values::RowSeed;
 
 use super::DecodeBenchError;
 
 /// P.
-const PAGE_ROWS: u32 = 64;
+pub(super) const PAGE_ROWS: u32 = 64;
 const ROW_BYTES: u64 = 1152;
 const ROW_WORDS: u32 = 288;
 /// 1 / sqrt(192), as DeepSeek-V3 has it.
@@ -39,6 +39,8 @@ pub(super) struct BedShape {
     pub(super) tokens: u32,
     /// Layers with rows of their own.
     pub(super) layers: u32,
+    /// Which tensor-core kernels; none: the device's own.
+    pub(super) mma: Option<MmaSize>,
 }
 
 /// Buffers of a rank.
@@ -60,7 +62,9 @@ pub(super) struct Bed<D: Subject> {
 
 impl<D: Subject> Bed<D> {
     pub(super) fn new(device: &D, shape: BedShape) -> Result<Self, DecodeBenchError> {
-        let config = config(shape)?;
+        let stripe = Stripe::new(shape.dcp, PAGE_ROWS).map_err(|error| refused(shape, &error))?;
+        let usable = u64::from(shape.batch) * stripe.pages_for(shape.tokens.into());
+        let config = config(shape, stripe, usable)?;
         let pages = pages(&config, shape);
         let mut planes = Vec::new();
         let mut streams = Vec::new();
@@ -198,14 +202,17 @@ fn pick<D: Subject>(streams: &[D::Stream], one: bool) -> StepStreams<'_, D> {
     }
 }
 
-fn config(shape: BedShape) -> Result<DcpMlaConfig, DecodeBenchError> {
+/// The decode path over pools of `usable` pages beside the sink.
+pub(super) fn config(
+    shape: BedShape,
+    stripe: Stripe,
+    usable: u64,
+) -> Result<DcpMlaConfig, DecodeBenchError> {
     let refused = |error: &dyn core::fmt::Display| refused(shape, error);
-    let stripe = Stripe::new(shape.dcp, PAGE_ROWS).map_err(|error| refused(&error))?;
-    let pages = u64::from(shape.batch) * stripe.pages_for(shape.tokens.into());
     let row_bytes = RowFormat::Bf16.row_bytes();
     let page = PageGeometry::new(PAGE_ROWS, row_bytes, shape.layers);
     let page = page.map_err(|error| refused(&error))?;
-    let rows = (pages + 1) * u64::from(PAGE_ROWS);
+    let rows = (usable + 1) * u64::from(PAGE_ROWS);
     let pool = PoolGeometry::adopted(PoolKind::Striped, stripe, page, rows);
     let settings = DecodeSettings {
         exchange: (shape.dcp > 1).then_some(CommBackend::Stream),
@@ -221,11 +228,12 @@ fn config(shape: BedShape) -> Result<DcpMlaConfig, DecodeBenchError> {
     Ok(DcpMlaConfig {
         queries: shape.queries,
         max_tokens: shape.tokens.into(),
+        mma: shape.mma,
         ..DcpMlaConfig::new(settings, pool, shape.batch, SCALE)
     })
 }
 
-fn refused(shape: BedShape, error: &dyn core::fmt::Display) -> DecodeBenchError {
+pub(super) fn refused(shape: BedShape, error: &dyn core::fmt::Display) -> DecodeBenchError {
     DecodeBenchError::Pool {
         what: format!("{shape:?}"),
         reason: error.to_string(),

@@ -14,12 +14,14 @@
 //! | `timing` | launches in a graph, one behind the other |
 //! | `peers` | figures of other kernels |
 //! | `run` | the parts |
+//! | `plan` | CPU time of the plan |
 //! | `report` | what was measured |
 
 mod bed;
 mod ceilings;
 mod options;
 mod peers;
+mod plan;
 mod report;
 mod run;
 mod timing;
@@ -27,7 +29,7 @@ mod timing;
 pub use ceilings::{Ceilings, DecodeSubject};
 pub use options::{DecodeOptions, Part, Shape};
 pub use peers::{Peer, Peers};
-pub use report::{DecodeReport, GroupFigure, KernelFigure, MergeFigure};
+pub use report::{DecodeReport, GroupFigure, KernelFigure, MergeFigure, PlanFigure};
 pub use run::run;
 
 /// Why a benchmark of the decode path ended early.

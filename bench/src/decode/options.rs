@@ -5,6 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use serde::Serialize;
+use striata_kernels::decode::MmaSize;
 
 use super::DecodeBenchError;
 
@@ -18,11 +19,13 @@ pub enum Part {
     Merge,
     /// A layer and a step of c ranks, and the plan.
     Group,
+    /// CPU time of the thread that plans a step.
+    Plan,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Kernel, Self::Merge, Self::Group];
+    pub const ALL: [Self; 4] = [Self::Kernel, Self::Merge, Self::Group, Self::Plan];
 
     /// Its name.
     #[must_use]
@@ -31,6 +34,7 @@ impl Part {
             Self::Kernel => "kernel",
             Self::Merge => "merge",
             Self::Group => "group",
+            Self::Plan => "plan",
         }
     }
 }
@@ -42,7 +46,7 @@ impl FromStr for Part {
         let found = Self::ALL.into_iter().find(|part| part.name() == text);
         found.ok_or_else(|| DecodeBenchError::Text {
             text: text.to_owned(),
-            reason: "the parts are kernel, merge and group".to_owned(),
+            reason: "the parts are kernel, merge, group and plan".to_owned(),
         })
     }
 }
@@ -147,6 +151,8 @@ pub struct DecodeOptions {
     pub rotation_bytes: u64,
     /// Only these parts; all of them if there are none.
     pub only: Vec<Part>,
+    /// Which tensor-core kernels run; none: the largest that the device runs.
+    pub mma: Option<MmaSize>,
 }
 
 impl DecodeOptions {
@@ -172,6 +178,7 @@ impl DecodeOptions {
             reps: 7,
             rotation_bytes: 160 << 20,
             only: Vec::new(),
+            mma: None,
         }
     }
 
@@ -202,6 +209,7 @@ impl DecodeOptions {
             reps: 2,
             rotation_bytes: 1 << 20,
             only: Vec::new(),
+            mma: None,
         }
     }
 
@@ -231,7 +239,7 @@ mod tests {
         }
         assert_eq!("merge".parse::<Part>().unwrap(), Part::Merge);
         let error = "mergers".parse::<Part>().unwrap_err().to_string();
-        assert!(error.contains("kernel, merge and group"), "{error}");
+        assert!(error.contains("kernel, merge, group and plan"), "{error}");
     }
 
     #[test]

@@ -56,6 +56,25 @@ pub struct GroupFigure {
     pub plan_host_us: f64,
 }
 
+/// CPU time of the thread that plans a step, for a batch whose requests grow by a token a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlanFigure {
+    /// c: ranks that one thread plans for, all in one process.
+    pub dcp: u32,
+    /// Requests.
+    pub batch: u32,
+    /// Tokens of each.
+    pub tokens: u32,
+    /// Microseconds of the first step, which stages every page.
+    pub first_us: f64,
+    /// The median of the steps behind it.
+    pub cpu_us: f64,
+    /// The most that is allowed: for one rank.
+    pub bar_us: Option<f64>,
+    /// Whether it is below.
+    pub met: Option<bool>,
+}
+
 /// Everything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DecodeReport {
@@ -79,6 +98,8 @@ pub struct DecodeReport {
     pub merges: Vec<MergeFigure>,
     /// Groups.
     pub groups: Vec<GroupFigure>,
+    /// Plans.
+    pub plans: Vec<PlanFigure>,
     /// Shapes that were left out, and why.
     pub skipped: Vec<String>,
 }

@@ -12,7 +12,7 @@ use striata_kernels::decode::{AttendKernel, KernelFormat, OutputKind, RowScale, 
 use super::bed::{Bed, BedShape};
 use super::report::{DecodeReport, GroupFigure, KernelFigure, MergeFigure};
 use super::timing::{Timer, median};
-use super::{Ceilings, DecodeBenchError, DecodeOptions, DecodeSubject, Part, Peers, Shape};
+use super::{Ceilings, DecodeBenchError, DecodeOptions, DecodeSubject, Part, Peers, Shape, plan};
 
 /// Bytes of a row.
 const ROW_BYTES: u64 = 1152;
@@ -34,7 +34,10 @@ pub fn run<D: DecodeSubject>(
         device: about.backend.to_owned(),
         device_name: about.name,
         simulated: about.simulated_time,
-        kernel: if device.has_mma() { "mma" } else { "simt" }.to_owned(),
+        kernel: match options.mma.or(device.mma_size()) {
+            Some(size) => format!("mma, {size}"),
+            None => "simt".to_owned(),
+        },
         peers_source: peers.source.clone(),
         layers: options.layers,
         ..DecodeReport::default()
@@ -54,6 +57,12 @@ pub fn run<D: DecodeSubject>(
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+    if options.wants(Part::Plan) {
+        for dcp in plan::ranks(options) {
+            tell(&format!("the plan of {dcp} ranks"));
+            report.plans.push(plan::plan(device, options, dcp)?);
         }
     }
     for &dcp in &options.dcp {
@@ -112,6 +121,7 @@ fn kernel<D: DecodeSubject>(
             batch: shape.batch,
             tokens: shape.length,
             layers: layers(options, rows),
+            mma: options.mma,
         },
     )?;
     bed.begin(0, true)?;
@@ -168,6 +178,7 @@ fn attention<D: DecodeSubject>(
             form,
             output: View::all(&output),
             workspace: View::all(&workspace),
+            tally: None,
         };
         Ok(bed.device.attend(&bed.streams[0], &job)?)
     })
@@ -243,6 +254,7 @@ fn group<D: DecodeSubject>(
         batch,
         tokens: options.group_tokens,
         layers: 2,
+        mma: options.mma,
     };
     let mut bed = Bed::new(device, shape)?;
     // The host's part, with a page list that grows by a token a step.
@@ -296,6 +308,13 @@ mod tests {
         assert_eq!((report.merges.len(), report.groups.len()), (2, 2));
         assert!(report.kernels.iter().all(|figure| figure.us > 0.0));
         assert!(report.groups.iter().all(|figure| figure.plan_host_us > 0.0));
-        assert!(told.len() >= 7 && report.skipped.is_empty());
+        let plans: Vec<_> = report
+            .plans
+            .iter()
+            .map(|plan| (plan.dcp, plan.met.is_some()))
+            .collect();
+        assert_eq!(plans, [(1, true), (2, false), (3, false)]);
+        assert!(report.plans.iter().all(|plan| plan.cpu_us > 0.0));
+        assert!(told.len() >= 10 && report.skipped.is_empty());
     }
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What one large copy call reaches, each way and both ways at once.
 
+use std::sync::Arc;
+
 use striata_gpu::{CopyBatch, CopyForm, Device, Direction, Piece};
+
+use striata_host::HostPool;
 
 use super::error::BenchError;
 use super::options::TransferOptions;
@@ -23,9 +27,8 @@ pub(super) fn measure<D: Device>(
     tiers: &Tiers<D>,
     options: &TransferOptions,
 ) -> Result<Ceilings, BenchError> {
-    // Two copies fit in one registration.
-    let room = tiers.host.report().chunk_bytes.min(tiers.host.bytes()) / 2;
-    let bytes = options.ceiling_bytes.min(room / 4 * 4);
+    let host = tiers.host_of_ceilings(options)?;
+    let bytes = options.ceiling_bytes;
     let loads = Large {
         direction: Direction::HostToDevice,
         at: 0,
@@ -39,7 +42,7 @@ pub(super) fn measure<D: Device>(
     let best = |copies: &[&Large]| {
         let mut best: f64 = 0.0;
         for _ in 0..TRIES {
-            best = best.max(rate(tiers, copies)?);
+            best = best.max(rate(tiers, &host, copies)?);
         }
         Ok::<f64, BenchError>(best)
     };
@@ -54,7 +57,11 @@ pub(super) fn measure<D: Device>(
 
 /// Bytes of all copies over the time from the first begin to the last end, in GB/s. The copies run
 /// on streams of their own.
-fn rate<D: Device>(tiers: &Tiers<D>, copies: &[&Large]) -> Result<f64, BenchError> {
+fn rate<D: Device>(
+    tiers: &Tiers<D>,
+    host: &Arc<HostPool>,
+    copies: &[&Large],
+) -> Result<f64, BenchError> {
     let device = &tiers.device;
     let streams = [&tiers.marks, &tiers.compute];
     let mut ends = Vec::new();
@@ -74,7 +81,7 @@ fn rate<D: Device>(tiers: &Tiers<D>, copies: &[&Large]) -> Result<f64, BenchErro
             direction: copy.direction,
             form: CopyForm::Runs,
             planes: tiers.planes.memories(),
-            host: &tiers.host,
+            host,
             pieces: &[piece],
         };
         device.copy(stream, &batch)?;

@@ -2,7 +2,6 @@
 //! CPU time of submission, for each page: of a caller who submits by himself, so that the clock of
 //! his thread shows it and nothing else.
 
-use rustix::time::{ClockId, clock_gettime};
 use striata_core::OpId;
 use striata_gpu::Direction;
 use striata_gpu::transfer::{LoadJob, StoreJob, Submission, TransferConfig, TransferEngine};
@@ -16,6 +15,7 @@ use super::paths::path_pages;
 use super::run::{Bench, Taken};
 use super::subject::Subject;
 use super::timing::{last_end, poll_until, wait_until};
+use crate::clock::thread_nanos;
 use crate::samples::Samples;
 
 /// Load-backs and stores of several numbers of pages.
@@ -26,6 +26,7 @@ pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchE
         Some(bench.tiers.host.clone()),
         TransferConfig {
             submission: Submission::Manual,
+            paths: bench.options.paths,
             // Submission hardly ever waits for copies.
             window_bytes: u64::MAX,
             ..TransferConfig::default()
@@ -162,11 +163,4 @@ fn waiting<D: Subject>(engine: &TransferEngine<D>, direction: Direction) -> u64 
         Direction::HostToDevice => stats.loads.queued_bytes,
         Direction::DeviceToHost => stats.stores.queued_bytes,
     }
-}
-
-/// CPU time of this thread.
-fn thread_nanos() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let nanos = i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
-    u64::try_from(nanos).unwrap_or(0)
 }

@@ -192,7 +192,10 @@ pub(super) fn separate<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), Bench
         bench.device.clone(),
         planes.clone(),
         Some(bench.tiers.host.clone()),
-        TransferConfig::default(),
+        TransferConfig {
+            paths: bench.options.paths,
+            ..TransferConfig::default()
+        },
     )?;
     let place = Place {
         engine: Arc::new(engine),

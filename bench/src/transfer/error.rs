@@ -3,6 +3,7 @@
 
 use striata_core::geometry::GeometryError;
 use striata_core::stripe::StripeError;
+use striata_gpu::calibrate::CalibrationError;
 use striata_gpu::transfer::{GateError, TransferError};
 use striata_gpu::{GpuError, PlanesError};
 use striata_host::HostError;
@@ -47,6 +48,9 @@ pub enum BenchError {
     /// The transfer engine failed or refused.
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    /// The calibration before it failed.
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
     /// A load failed.
     #[error(transparent)]
     Gate(#[from] GateError),

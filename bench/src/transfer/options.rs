@@ -2,6 +2,8 @@
 //! What the transfer benchmark measures.
 
 use striata_core::{PageGeometry, PoolGeometry, PoolKind, Stripe};
+use striata_gpu::transfer::TransferPaths;
+use striata_host::HostPoolConfig;
 
 use super::error::BenchError;
 use super::group::Group;
@@ -73,6 +75,10 @@ pub struct TransferOptions {
     pub only: Vec<Group>,
     /// Which pages are drawn.
     pub seed: u64,
+    /// Bytes of a registration of the host pool, roughly.
+    pub registration_bytes: u64,
+    /// Which way the bytes of the engine's jobs take.
+    pub paths: TransferPaths,
 }
 
 impl TransferOptions {
@@ -89,6 +95,8 @@ impl TransferOptions {
             list_rows: 4096,
             only: Vec::new(),
             seed: 1,
+            registration_bytes: HostPoolConfig::CHUNK_BYTES,
+            paths: TransferPaths::measured(),
         }
     }
 

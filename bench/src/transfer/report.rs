@@ -73,6 +73,10 @@ pub struct TransferReport {
     pub reps: usize,
     /// Which pages were drawn.
     pub seed: u64,
+    /// Bytes of a registration of the host pool.
+    pub registration_bytes: u64,
+    /// Whether the engine's copies took the ways of the built-in table.
+    pub built_in_paths: bool,
     /// What one copy call reaches.
     pub ceilings: Ceilings,
     /// Whether the link was too slow for the figures to mean anything.
@@ -168,6 +172,8 @@ mod tests {
             page_bytes: 4_497_408,
             reps: 20,
             seed: 1,
+            registration_bytes: 1,
+            built_in_paths: true,
             ceilings,
             void: ceilings.is_void(),
             figures: Vec::new(),

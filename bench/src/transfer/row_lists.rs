@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lists of single rows, scattered over both tiers: of one layer, and of all.
+//! Lists of single rows, scattered over both tiers: of one layer alone, of a layer each by jobs that
+//! follow each other, and of all layers.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -17,25 +18,49 @@ use super::run::{Bench, Taken};
 use super::series::WARM;
 use super::subject::Subject;
 use super::tiers::{Content, seed_of};
-use super::timing::{Mark, ends_of, last_end, poll_until};
+use super::timing::{Mark, last_end, poll_until};
 use crate::samples::Samples;
 
-/// Rows of a job in a range of layers.
+/// Most jobs that follow each other.
+const IN_A_ROW: u32 = 8;
+
+/// Rows in a range of layers.
 struct List {
     rows: Arc<[RowPair]>,
     layers: Range<u32>,
+    /// A job for each layer, all of them handed over at once, or one for all layers.
+    by_layer: bool,
+    /// Whether the bar is for it.
+    judged: bool,
 }
 
-/// Both ways, one layer and all of them.
+impl List {
+    /// The layers of each job.
+    fn jobs(&self) -> Vec<Range<u32>> {
+        if self.by_layer {
+            self.layers.clone().map(|layer| layer..layer + 1).collect()
+        } else {
+            vec![self.layers.clone()]
+        }
+    }
+}
+
+/// Both ways.
 pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchError> {
     let rows = draw(bench);
-    for (layers, case) in [
-        (0..1, "one layer"),
-        (0..bench.options.shape.layers, "all layers"),
+    let layers = bench.options.shape.layers;
+    let several = layers.min(IN_A_ROW);
+    let in_a_row = format!("a layer each by {several} jobs");
+    for (layers, by_layer, judged, case) in [
+        (0..1, false, false, "one layer"),
+        (0..several, true, true, in_a_row.as_str()),
+        (0..layers, false, true, "all layers"),
     ] {
         let list = List {
             rows: rows.clone(),
             layers,
+            by_layer,
+            judged,
         };
         loads(bench, &list, case)?;
         stores(bench, &list, case)?;
@@ -113,7 +138,6 @@ fn take<D: Subject>(
     };
     let case = format!("{word} of {} rows, {case}", list.rows.len());
     bench.checked(&format!("{}, {case}", Group::Rows), found);
-    let one_layer = list.layers.len() == 1;
     bench.take(Taken {
         group: Group::Rows,
         case: &case,
@@ -121,39 +145,44 @@ fn take<D: Subject>(
         unit: Unit::GbPerS,
         samples,
         against: bench.ceiling(direction),
-        bar: one_layer.then_some(bars::ROWS),
+        bar: list.judged.then_some(bars::ROWS),
     });
 }
 
 fn time_load<D: Subject>(bench: &mut Bench<'_, D>, list: &List) -> Result<u64, BenchError> {
-    let job = LoadRows {
+    let job = |layers| LoadRows {
         op: bench.op(),
         rows: list.rows.clone(),
-        layers: list.layers.clone(),
+        layers,
         after: None,
     };
-    let device = &bench.device;
+    let jobs: Vec<_> = list.jobs().into_iter().map(job).collect();
+    let (device, count) = (&bench.device, jobs.len());
     let mark = Mark::set(device, &bench.tiers.marks)?;
-    let gate = bench.engine.load_rows(job)?;
-    let (_, last) = ends_of(&gate)?;
+    for job in jobs {
+        bench.engine.load_rows(job)?;
+    }
+    let last = last_end(&poll_until(&bench.engine, "a load of rows", count)?);
     let begin = mark.time(device)?;
-    poll_until(&bench.engine, "a load of rows", 1)?;
     device.advance_to(last);
     Ok(last.since(begin))
 }
 
 fn time_store<D: Subject>(bench: &mut Bench<'_, D>, list: &List) -> Result<u64, BenchError> {
-    let job = StoreRows {
+    let job = |layers| StoreRows {
         op: bench.op(),
         rows: list.rows.clone(),
-        layers: list.layers.clone(),
+        layers,
         after: None,
         urgent: false,
     };
-    let device = &bench.device;
+    let jobs: Vec<_> = list.jobs().into_iter().map(job).collect();
+    let (device, count) = (&bench.device, jobs.len());
     let mark = Mark::set(device, &bench.tiers.marks)?;
-    bench.engine.store_rows(job)?;
-    let last = last_end(&poll_until(&bench.engine, "a store of rows", 1)?);
+    for job in jobs {
+        bench.engine.store_rows(job)?;
+    }
+    let last = last_end(&poll_until(&bench.engine, "a store of rows", count)?);
     let begin = mark.time(device)?;
     device.advance_to(last);
     Ok(last.since(begin))

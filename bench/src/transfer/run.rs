@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use striata_core::OpId;
 use striata_gpu::Direction;
-use striata_gpu::transfer::{TransferConfig, TransferEngine};
+use striata_gpu::transfer::{TransferConfig, TransferEngine, TransferPaths};
 
 use super::error::BenchError;
 use super::figure::{Bar, Figure, Reference, Stats, Unit, Verdict};
@@ -99,7 +99,10 @@ impl<'a, D: Subject> Bench<'a, D> {
             device.clone(),
             tiers.planes.clone(),
             Some(tiers.host.clone()),
-            TransferConfig::default(),
+            TransferConfig {
+                paths: options.paths,
+                ..TransferConfig::default()
+            },
         )?;
         let mut bench = Self {
             device: device.clone(),
@@ -247,6 +250,8 @@ impl<'a, D: Subject> Bench<'a, D> {
             page_bytes: self.tiers.bytes(1),
             reps: self.options.reps,
             seed: self.options.seed,
+            registration_bytes: self.tiers.host.report().chunk_bytes,
+            built_in_paths: self.options.paths == TransferPaths::measured(),
             ceilings: self.ceilings,
             void: self.ceilings.is_void(),
             figures: self.figures,

@@ -45,10 +45,11 @@ impl<D: Device> Tiers<D> {
         let of_jobs = u64::from(options.most_pages()) * 2;
         let pages = u32::try_from(of_ceilings.max(of_jobs)).unwrap_or(u32::MAX);
         let pool = options.shape.pool(pages.saturating_add(1))?;
-        let mut config = HostPoolConfig::new(page, pages);
-        // The copies of the ceilings must not cross a registration.
-        config.chunk_bytes = (of_ceilings * page_bytes).max(config.chunk_bytes);
-        config.pinner = device.pinner();
+        let config = HostPoolConfig {
+            chunk_bytes: options.registration_bytes,
+            pinner: device.pinner(),
+            ..HostPoolConfig::new(page, pages)
+        };
         let log = device.alloc(4 * VerifyLog::words(RECORDS) as u64)?;
         Ok(Self {
             shape: options.shape,
@@ -61,6 +62,26 @@ impl<D: Device> Tiers<D> {
             next: 1,
             device: device.clone(),
         })
+    }
+
+    /// A host pool in which the copies of the ceilings cross no registration.
+    pub(super) fn host_of_ceilings(
+        &self,
+        options: &TransferOptions,
+    ) -> Result<Arc<HostPool>, BenchError> {
+        let bytes = options.ceiling_bytes.saturating_mul(2);
+        let first = self.host.report().chunk_bytes.min(self.host.bytes());
+        if first >= bytes {
+            return Ok(self.host.clone());
+        }
+        let page = options.shape.page()?;
+        let pages = bytes.div_ceil(page.page_bytes());
+        let config = HostPoolConfig {
+            chunk_bytes: u64::MAX,
+            pinner: self.device.pinner(),
+            ..HostPoolConfig::new(page, u32::try_from(pages).unwrap_or(u32::MAX))
+        };
+        Ok(Arc::new(HostPool::new(&config)?))
     }
 
     /// Pages of both tiers.

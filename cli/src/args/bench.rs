@@ -64,6 +64,12 @@ pub(crate) struct TransferBenchArgs {
     /// Bytes of a row
     #[arg(long, value_name = "BYTES")]
     row_bytes: Option<u32>,
+    /// Bytes of a registration of the host pool, roughly [default: those of the engine]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    registration_bytes: Option<u64>,
+    /// Measure the paths first and use the fastest, instead of the built-in table
+    #[arg(long)]
+    pub(crate) calibrate: bool,
     /// Bytes of the copies that make the ceilings [default: 1073741824; sim: 8388608]
     #[arg(long, value_name = "BYTES")]
     ceiling_bytes: Option<u64>,
@@ -110,6 +116,9 @@ impl TransferBenchArgs {
         }
         options.reps = self.reps.unwrap_or(options.reps);
         options.ceiling_bytes = self.ceiling_bytes.unwrap_or(options.ceiling_bytes);
+        options.registration_bytes = self
+            .registration_bytes
+            .unwrap_or(options.registration_bytes);
         options.floor_gb_per_s = self.floor.unwrap_or(options.floor_gb_per_s);
         options.foreign_samples = self.foreign_samples.unwrap_or(options.foreign_samples);
         options.only.clone_from(&self.only);

@@ -2,6 +2,7 @@
 //! Flags of `striata bench decode`.
 
 use clap::Args;
+use striata::kernels::decode::MmaSize;
 use striata_bench::decode::{DecodeOptions, Part, Shape};
 use striata_replay::DeviceChoice;
 
@@ -16,7 +17,7 @@ pub(crate) struct DecodeBenchArgs {
     /// Device to measure: auto (a GPU if one can be used), sim (times are those of the CPU), cuda
     #[arg(long, value_name = "NAME", default_value_t = DeviceChoice::Auto)]
     pub(crate) device: DeviceChoice,
-    /// Measure only these parts: kernel, merge, group
+    /// Measure only these parts: kernel, merge, group, plan
     #[arg(long, value_name = "PART", num_args = 1.., value_delimiter = ',')]
     only: Vec<Part>,
     /// Shapes of the kernel, HEADSxQUERIESxBATCHxLENGTH
@@ -28,6 +29,9 @@ pub(crate) struct DecodeBenchArgs {
     /// Requests of merges and groups
     #[arg(long, value_name = "B,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     batches: Vec<u32>,
+    /// Tensor-core kernels to run: large, medium or small; those of smaller devices run on larger ones
+    #[arg(long, value_name = "SIZE")]
+    mma: Option<MmaSize>,
     /// Timings of each figure
     #[arg(long, value_name = "N")]
     reps: Option<usize>,
@@ -60,6 +64,7 @@ impl DecodeBenchArgs {
         }
         options.reps = self.reps.unwrap_or(options.reps).max(1);
         options.only.clone_from(&self.only);
+        options.mma = self.mma;
         options
     }
 }

@@ -80,7 +80,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FAULT", help_heading = "Bytes")]
     fault: Option<Fault>,
     /// Random faults of the simulated devices: SEED or SEED:RATE, where RATE of all copies (0.01
-    /// unless given) fail in part or come late
+    /// unless given) fail in part, come late or are held
     #[arg(long, value_name = "SEED[:RATE]", help_heading = "Bytes")]
     faults: Option<RandomFaults>,
     /// Check every invariant of the engine after every request, and in the end that no page is lost

@@ -4,7 +4,9 @@
 use comfy_table::{CellAlignment, Table, presets};
 use striata::gpu::cuda::CudaDevice;
 use striata::gpu::sim::{SimConfig, SimDevice};
-use striata_bench::decode::{DecodeReport, DecodeSubject, GroupFigure, KernelFigure, MergeFigure};
+use striata_bench::decode::{
+    DecodeReport, DecodeSubject, GroupFigure, KernelFigure, MergeFigure, PlanFigure,
+};
 use striata_replay::{ConfigError, DeviceChoice};
 
 use crate::args::DecodeBenchArgs;
@@ -62,6 +64,9 @@ fn render(report: &DecodeReport) -> String {
     }
     if !report.groups.is_empty() {
         parts.push(groups(report).to_string());
+    }
+    if !report.plans.is_empty() {
+        parts.push(plans(&report.plans).to_string());
     }
     parts.extend(
         report
@@ -145,6 +150,28 @@ fn merges(figures: &[MergeFigure]) -> Table {
             figure.rows.to_string(),
             micros(figure.us),
             figure.floor_us.map_or_else(|| "-".to_owned(), micros),
+        ]);
+    }
+    table
+}
+
+fn plans(figures: &[PlanFigure]) -> Table {
+    let mut table = table(&["plan, CPU time of a thread", "first us", "us", "bar us", ""]);
+    for figure in figures {
+        let PlanFigure {
+            dcp, batch, tokens, ..
+        } = figure;
+        let verdict = match figure.met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "",
+        };
+        table.add_row([
+            format!("c = {dcp}, B = {batch}, {tokens} tokens"),
+            micros(figure.first_us),
+            micros(figure.cpu_us),
+            figure.bar_us.map_or_else(|| "-".to_owned(), micros),
+            verdict.to_owned(),
         ]);
     }
     table

@@ -22,7 +22,8 @@ fn heading(report: &TransferReport) -> String {
         ""
     };
     format!(
-        "{times}device {} ({}): {} layers, pages of {} rows of {} B, {} B a page\n\
+        "{times}device {} ({}): {} layers, pages of {} rows of {} B, {} B a page; registrations of {} \
+         B; paths {}\n\
          one copy call of {} B, best of five: {:.1} GB/s to the device, {:.1} from it, {:.1} both \
          ways at once{}",
         report.device,
@@ -31,6 +32,12 @@ fn heading(report: &TransferReport) -> String {
         report.page_rows,
         report.row_bytes,
         report.page_bytes,
+        report.registration_bytes,
+        if report.built_in_paths {
+            "of the built-in table"
+        } else {
+            "as calibrated"
+        },
         c.copy_bytes,
         c.h2d_gb_per_s,
         c.d2h_gb_per_s,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `striata bench transfer`.
 
+use striata::gpu::calibrate::{CalibrationOptions, calibrate};
 use striata::gpu::cuda::CudaDevice;
 use striata::gpu::sim::{SimConfig, SimDevice};
-use striata_bench::transfer::{Outcome, Subject, TransferReport, run as measure};
+use striata_bench::transfer::{BenchError, Outcome, Subject, TransferReport, run as measure};
 use striata_replay::{ConfigError, DeviceChoice};
 
 use super::{EXIT_MISSED, EXIT_VOID, table};
@@ -38,7 +39,11 @@ pub(super) fn run(args: &TransferBenchArgs) -> Result<u8, CliError> {
 }
 
 fn on<D: Subject>(device: &D, args: &TransferBenchArgs) -> Result<u8, CliError> {
-    let options = args.options(device.describe().simulated_time);
+    let mut options = args.options(device.describe().simulated_time);
+    if args.calibrate {
+        let found = calibrate(device, &CalibrationOptions::default()).map_err(BenchError::from)?;
+        options.paths = found.paths;
+    }
     let file = args.save.as_deref().map(TextFile::create).transpose()?;
     let mut bar = Progress::new(args.progress);
     let mut begun = false;

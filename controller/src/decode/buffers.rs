@@ -43,6 +43,7 @@ impl<D: DecodeDevice> RankBuffers<D> {
         planes: &Arc<L1Planes<D>>,
     ) -> Result<Self, DecodeError> {
         check_pool(config, rank, planes)?;
+        let config = &config.settled(device)?;
         let shape = config.plan_shape(rank, device.multiprocessors());
         let plan = Plan::new(device, shape)?;
         // What a step reads before the first plan is built: no request, no page.

@@ -3,9 +3,10 @@
 
 use striata_core::config::{AttentionKernel, CommBackend, DecodeSettings};
 use striata_core::{PoolGeometry, Rank, Stripe};
+use striata_gpu::decode::DecodeDevice;
 use striata_kernels::decode::{
-    AttendKernel, AttendShape, KernelFormat, OutputForm, OutputKind, PlanShape, PlanSource,
-    RowScale, Schedule,
+    AttendKernel, AttendShape, KernelFormat, MmaSize, OutputForm, OutputKind, PlanShape,
+    PlanSource, RowScale, Schedule,
 };
 use striata_kernels::{Base, EmptySentinel};
 
@@ -55,6 +56,8 @@ pub struct DcpMlaConfig {
     pub partials: OutputKind,
     /// Type of merged results.
     pub outputs: OutputKind,
+    /// Which tensor-core kernels run; none: the largest that the device runs.
+    pub mma: Option<MmaSize>,
 }
 
 impl DcpMlaConfig {
@@ -75,7 +78,30 @@ impl DcpMlaConfig {
             base: Base::E,
             partials: OutputKind::Bf16,
             outputs: OutputKind::Bf16,
+            mma: None,
         }
+    }
+
+    /// The same with everything settled that depends on the device.
+    ///
+    /// # Errors
+    /// Tensor-core kernels that are larger than those that the device runs.
+    pub fn settled<D: DecodeDevice>(self, device: &D) -> Result<Self, DecodeError> {
+        let most = device.mma_size();
+        let Some(size) = self.mma else {
+            return Ok(Self { mma: most, ..self });
+        };
+        if most >= Some(size) {
+            return Ok(self);
+        }
+        let runs = most.map_or("none", MmaSize::name);
+        Err(DecodeError::Range {
+            what: "the shared memory of the tensor-core kernels",
+            value: size.shared_bytes().into(),
+            range: format!(
+                "that of kernels which the device runs: {size} was asked for, {runs} run"
+            ),
+        })
     }
 
     /// The stripe.
@@ -99,7 +125,8 @@ impl DcpMlaConfig {
         }
     }
 
-    /// Sizes of a rank's plan on a device of `multiprocessors`.
+    /// Sizes of a rank's plan on a device of `multiprocessors`, for the tensor-core kernels that
+    /// are settled, or the large ones.
     #[must_use]
     pub fn plan_shape(&self, rank: Rank, multiprocessors: u32) -> PlanShape {
         let attend = self.attend_shape();
@@ -118,7 +145,7 @@ impl DcpMlaConfig {
             pages: self.pool.pages(),
             width: pages.saturating_mul(split),
             attend,
-            schedule: Schedule::new(attend, multiprocessors),
+            schedule: Schedule::new(attend, multiprocessors, self.mma.unwrap_or(MmaSize::Large)),
             source,
             source_width,
             source_rows,

@@ -10,7 +10,7 @@ use striata_core::config::CommBackend;
 use striata_gpu::decode::{Attend, BuildPlan, DecodeDevice, Merge, Plan, View, WriteRows, WriteTo};
 use striata_gpu::exchange::{Exchange, HostExchange, StepStreams, StreamExchange};
 use striata_gpu::planes::L1Planes;
-use striata_kernels::decode::{LANES, OutputForm};
+use striata_kernels::decode::{AttendKernel, LANES, MmaSize, OutputForm};
 
 use super::buffers::RankBuffers;
 use super::config::{DcpMlaConfig, TableSource};
@@ -81,7 +81,11 @@ impl<D: DecodeDevice> DcpMla<D> {
     ) -> Result<Self, DecodeError> {
         config.check()?;
         known::check(&config, &devices)?;
-        Self::unchecked(config, devices, planes)
+        let made = Self::unchecked(config, devices, planes)?;
+        for (rank, name) in (0..made.ranks.len()).map(|rank| (rank, made.kernel_name(rank))) {
+            tracing::info!(rank, kernel = name, "attention of the decode path");
+        }
+        Ok(made)
     }
 
     /// As [`DcpMla::new`], without the known results.
@@ -126,6 +130,18 @@ impl<D: DecodeDevice> DcpMla<D> {
     #[must_use]
     pub fn exchange_name(&self) -> Option<&'static str> {
         self.exchange.as_ref().map(|exchange| exchange.name())
+    }
+
+    /// The attention kernel of a rank: `simt`, or `mma` and the size of its kernels.
+    #[must_use]
+    pub fn kernel_name(&self, rank: usize) -> Option<&'static str> {
+        let rank = self.ranks.get(rank)?;
+        Some(match (rank.kernel, rank.plan.shape.schedule.size) {
+            (AttendKernel::Simt, _) => "simt",
+            (AttendKernel::Mma, MmaSize::Large) => "mma, large",
+            (AttendKernel::Mma, MmaSize::Medium) => "mma, medium",
+            (AttendKernel::Mma, MmaSize::Small) => "mma, small",
+        })
     }
 
     /// Strides of queries that stand one behind the other.
@@ -455,6 +471,8 @@ fn attend<D: DecodeDevice>(
         form,
         output,
         workspace: rank.workspace(),
+        // Where ranks merge, the merge counts.
+        tally: config.stripe().is_identity().then(|| rank.tally()),
     };
     Ok(rank.device.attend(stream, &attend)?)
 }

@@ -56,6 +56,8 @@ pub(super) struct Stage {
     source_width: usize,
     placed: Vec<Placed>,
     next: Vec<PlanPlace>,
+    /// Of the step that is checked: pages of each place that stay as they are.
+    kept: Vec<usize>,
 }
 
 impl Stage {
@@ -70,6 +72,7 @@ impl Stage {
             source_width: usize::try_from(pages).unwrap_or(usize::MAX),
             placed: vec![Placed::default(); places],
             next: vec![PlanPlace::default(); places],
+            kept: vec![0; places],
         }
     }
 
@@ -110,7 +113,7 @@ impl Stage {
         }
         for (place, request) in requests.iter().enumerate() {
             let checked = self.check(place, request, uniform);
-            checked.map_err(|reason| DecodeError::Request { place, reason })?;
+            self.kept[place] = checked.map_err(|reason| DecodeError::Request { place, reason })?;
         }
         for place in 0..self.placed.len() {
             match requests.get(place) {
@@ -131,15 +134,20 @@ impl Stage {
     fn kept(&self, place: usize, pages: &[L1Page]) -> usize {
         let placed = &self.placed[place];
         let full = placed.full.min(pages.len());
-        // One comparison of memory as a rule.
-        if placed.pages[..full] == pages[..full] {
+        if are_same(&placed.pages[..full], &pages[..full]) {
             return full;
         }
         let same = placed.pages[..full].iter().zip(pages);
         same.take_while(|(ours, theirs)| ours == theirs).count()
     }
 
-    fn check(&self, place: usize, request: &StepRequest<'_>, uniform: bool) -> Result<(), String> {
+    /// Checks a request, and says how many pages of its place stay as they are.
+    fn check(
+        &self,
+        place: usize,
+        request: &StepRequest<'_>,
+        uniform: bool,
+    ) -> Result<usize, String> {
         let StepRequest {
             tokens, new_tokens, ..
         } = *request;
@@ -166,7 +174,7 @@ impl Stage {
             }
             (RequestPages::SlotRow(row), TableSource::Slots { rows, .. }) => {
                 if row < rows {
-                    return Ok(());
+                    return Ok(0);
                 }
                 Err(format!("row {row} is outside the {rows} rows of the map"))
             }
@@ -179,7 +187,7 @@ impl Stage {
         }
     }
 
-    fn check_pages(&self, place: usize, pages: &[L1Page], tokens: u64) -> Result<(), String> {
+    fn check_pages(&self, place: usize, pages: &[L1Page], tokens: u64) -> Result<usize, String> {
         let needed = self.pool.stripe().pages_for(tokens);
         let needed = usize::try_from(needed).unwrap_or(usize::MAX);
         if needed > pages.len() {
@@ -189,13 +197,14 @@ impl Stage {
             ));
         }
         let pages = &pages[..needed];
-        let new = &pages[self.kept(place, pages)..];
+        let kept = self.kept(place, pages);
+        let new = &pages[kept..];
         match new.iter().find(|page| !self.pool.is_usable_page(**page)) {
             Some(page) => Err(format!(
                 "page {page} is the sink or outside the {} pages of the pool",
                 self.pool.pages()
             )),
-            None => Ok(()),
+            None => Ok(kept),
         }
     }
 
@@ -214,7 +223,7 @@ impl Stage {
             RequestPages::Pages(pages) => {
                 let needed = usize::try_from(stripe.pages_for(request.tokens)).unwrap_or(0);
                 let pages = &pages[..needed.min(pages.len())];
-                let kept = self.kept(place, pages);
+                let kept = self.kept[place];
                 next.kept_pages = u32::try_from(kept).unwrap_or(0);
                 let at = self.next.len() * PLACE_WORDS + place * self.source_width;
                 for staging in stagings {
@@ -238,6 +247,17 @@ impl Stage {
         self.placed[place].pages.clear();
         self.placed[place].full = 0;
     }
+}
+
+/// Whether two lists of as many pages are the same: by runs without a branch inside, since the
+/// lists of a batch are hundreds of kilobytes that are the same as a rule.
+fn are_same(ours: &[L1Page], theirs: &[L1Page]) -> bool {
+    const RUN: usize = 64;
+    let mut runs = ours.chunks(RUN).zip(theirs.chunks(RUN));
+    runs.all(|(ours, theirs)| {
+        let pairs = ours.iter().zip(theirs);
+        pairs.fold(0, |all, (a, b)| all | (a.get() ^ b.get())) == 0
+    })
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use striata_core::config::{AttentionKernel, CommBackend};
 use striata_gpu::GpuError;
 use striata_gpu::decode::DecodeDevice;
 use striata_gpu::selftest::{Check, Checked, Failure, Subject};
-use striata_kernels::decode::OutputKind;
+use striata_kernels::decode::{MmaSize, OutputKind};
 
-use super::decode_rig::{DecodeRig, Spec};
+use super::decode_rig::{DecodeRig, Spec, Variant};
 use super::ensure;
 use crate::decode::{StepKind, StepStreams};
 
@@ -50,21 +50,28 @@ pub(super) fn checks<D: Subject>() -> Vec<Check<D>> {
     ]
 }
 
-/// The kernels of a device, and what their results may be off.
-fn kernels<D: DecodeDevice>(device: &D) -> Vec<(AttentionKernel, f64)> {
-    let mut kernels = vec![(AttentionKernel::Simt, PLAIN)];
-    if device.has_mma() {
-        kernels.push((AttentionKernel::Mma, MATRIX));
-    }
-    kernels
+/// The kernels of a device, those of smaller devices too, and what their results may be off.
+fn kernels<D: DecodeDevice>(device: &D) -> Vec<(Variant, f64)> {
+    let simt = Variant {
+        kernel: AttentionKernel::Simt,
+        mma: None,
+    };
+    let sizes = MmaSize::ALL.into_iter();
+    let sizes = sizes.filter(|size| device.mma_size() >= Some(*size));
+    let mma = sizes.map(|size| Variant {
+        kernel: AttentionKernel::Mma,
+        mma: Some(size),
+    });
+    let mma = mma.map(|variant| (variant, MATRIX));
+    core::iter::once((simt, PLAIN)).chain(mma).collect()
 }
 
 /// One step of a spec whose requests fill their room.
 fn check<D: Subject>(device: &D, spec: &Spec, tolerance: f64) -> Checked {
     let named = |failure| match failure {
         Failure::Wrong(what) => Failure::Wrong(format!(
-            "c = {}, {} heads a rank, {} queries, {:?}, {:?}: {what}",
-            spec.dcp, spec.heads, spec.queries, spec.format, spec.kernel
+            "c = {}, {} heads a rank, {} queries, {:?}, {:?} {:?}: {what}",
+            spec.dcp, spec.heads, spec.queries, spec.format, spec.kernel, spec.mma
         )),
         skipped @ Failure::Skipped(_) => skipped,
     };

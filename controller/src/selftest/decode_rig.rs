@@ -14,7 +14,7 @@ use striata_gpu::planes::L1Planes;
 use striata_gpu::selftest::{Checked, Failure};
 use striata_kernels::decode::row_codec::{narrow, widen};
 use striata_kernels::decode::{
-    AttendShape, KernelFormat, LANES, LATENT, OutputForm, OutputKind, ROPE, RowScale,
+    AttendShape, KernelFormat, LANES, LATENT, MmaSize, OutputForm, OutputKind, ROPE, RowScale,
 };
 use striata_kernels::reference::DenseAttention;
 use striata_kernels::values::RowSeed;
@@ -30,6 +30,13 @@ const QUERIES: u64 = 0x0071_7279;
 const ROW_BYTES: u64 = 1152;
 const ROW_WORDS: u32 = 288;
 
+/// A kernel that a device runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variant {
+    pub(super) kernel: AttentionKernel,
+    pub(super) mma: Option<MmaSize>,
+}
+
 /// What a rig is made of.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
@@ -44,6 +51,8 @@ pub(super) struct Spec {
     pub(super) room: Vec<usize>,
     pub(super) format: RowFormat,
     pub(super) kernel: AttentionKernel,
+    /// Which tensor-core kernels; none: the device's own.
+    pub(super) mma: Option<MmaSize>,
     pub(super) exchange: CommBackend,
     /// Type of partial results.
     pub(super) partials: OutputKind,
@@ -51,7 +60,7 @@ pub(super) struct Spec {
 
 impl Spec {
     /// Pages of 64 rows, one layer and query, 2 heads a rank, bf16 rows, f32 partials.
-    pub(super) fn new(dcp: u32, kernel: AttentionKernel, room: &[usize]) -> Self {
+    pub(super) fn new(dcp: u32, variant: Variant, room: &[usize]) -> Self {
         Self {
             dcp,
             page_rows: 64,
@@ -60,7 +69,8 @@ impl Spec {
             layers: 1,
             room: room.to_vec(),
             format: RowFormat::Bf16,
-            kernel,
+            kernel: variant.kernel,
+            mma: variant.mma,
             exchange: CommBackend::Stream,
             partials: OutputKind::F32,
         }
@@ -89,6 +99,7 @@ impl Spec {
             row_scale: RowScale(1.0 / 256.0),
             partials: self.partials,
             outputs: OutputKind::F32,
+            mma: self.mma,
             ..DcpMlaConfig::new(settings, pool, u32::try_from(self.room.len())?, SCALE)
         })
     }

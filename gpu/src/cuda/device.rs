@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use striata_host::PagePinner;
 use striata_kernels::rows::{RowParams, RowSpan};
-use striata_kernels::source::SOURCES;
+use striata_kernels::source::{Kernel, SOURCES};
 
 use super::event::CudaEvent;
 use super::keep::Kept;
@@ -99,13 +99,17 @@ impl CudaDevice {
         HostAllocation::new(&self.0, bytes)
     }
 
-    /// Compiles and loads every kernel now, so that no launch has to.
+    /// Compiles and loads every kernel now, so that no launch has to; of the tensor-core kernels
+    /// those that the device runs best.
     ///
     /// # Errors
     /// No compiler; a kernel that does not compile or load.
     pub fn load_kernels(&self) -> Result<(), GpuError> {
         let _scope = self.0.enter()?;
-        let mut kernels = SOURCES.iter().flat_map(|source| source.kernels);
+        let mine = self.0.mma_size;
+        let wanted = |kernel: &&Kernel| kernel.mma_size().is_none() || kernel.mma_size() == mine;
+        let kernels = SOURCES.iter().flat_map(|source| source.kernels);
+        let mut kernels = kernels.filter(wanted);
         kernels.try_for_each(|kernel| self.0.modules.function(&self.0, *kernel).map(|_| ()))
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUevent, CUstream};
 use striata_core::sync::Mutex;
+use striata_kernels::decode::MmaSize;
 
 use super::calls::CopyCalls;
 use super::clock::Clock;
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     pub(super) multiprocessors: u32,
     /// Most bytes of shared memory that a block may ask for.
     pub(super) shared_memory: u32,
+    /// The largest tensor-core kernels that run here.
+    pub(super) mma_size: Option<MmaSize>,
     pub(super) total_bytes: u64,
     /// Kernels reach registered host memory at its host address.
     pub(super) maps_host: bool,
@@ -85,6 +88,7 @@ struct Facts {
     architecture: String,
     multiprocessors: u32,
     shared_memory: u32,
+    mma_size: Option<MmaSize>,
     total_bytes: u64,
     maps_host: bool,
 }
@@ -106,6 +110,7 @@ impl Shared {
             architecture,
             multiprocessors,
             shared_memory,
+            mma_size,
             total_bytes,
             maps_host,
         } = facts(driver, ordinal)?;
@@ -124,6 +129,7 @@ impl Shared {
             architecture,
             multiprocessors,
             shared_memory,
+            mma_size,
             total_bytes,
             maps_host,
             calls,
@@ -296,13 +302,15 @@ fn facts(driver: &'static Driver, ordinal: i32) -> Result<Facts, GpuError> {
     };
     let major = attribute(COMPUTE_CAPABILITY_MAJOR)?;
     let minor = attribute(COMPUTE_CAPABILITY_MINOR)?;
+    let shared_memory = attribute(SHARED_MEMORY)?;
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(0);
     Ok(Facts {
         device,
         name: String::from_utf8_lossy(&text[..end]).into_owned(),
         architecture: architecture(major, minor),
         multiprocessors: attribute(MULTIPROCESSOR_COUNT)?.max(1),
-        shared_memory: attribute(SHARED_MEMORY)?,
+        shared_memory,
+        mma_size: mma_size(major, shared_memory),
         total_bytes: bytes as u64,
         maps_host: attribute(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM)? != 0,
     })
@@ -318,9 +326,27 @@ fn architecture(major: u32, minor: u32) -> String {
     format!("sm_{major}{minor}{exact}")
 }
 
+/// The largest tensor-core kernels of a device: bf16 products and copies that run by themselves
+/// came with compute capability 8.0, and the rest is a question of room.
+fn mma_size(major: u32, shared_memory: u32) -> Option<MmaSize> {
+    if major < 8 {
+        return None;
+    }
+    MmaSize::largest_in(shared_memory)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Seen to fail if the compute capability is not looked at.
+    #[test]
+    fn tensor_core_kernels_ask_for_a_generation_and_for_room() {
+        assert_eq!(mma_size(7, 96 << 10), None);
+        assert_eq!(mma_size(8, 163 << 10), Some(MmaSize::Medium));
+        assert_eq!(mma_size(12, 99 << 10), Some(MmaSize::Small));
+        assert_eq!(mma_size(9, 227 << 10), Some(MmaSize::Large));
+    }
 
     #[test]
     fn architectures_are_named_as_the_compiler_names_them() {

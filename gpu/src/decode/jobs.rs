@@ -197,6 +197,9 @@ pub struct Attend<'a, D: Device> {
     /// [`striata_kernels::decode::Schedule::workspace_bytes`] of it; only the tensor-core kernel
     /// uses it. Calls that may overlap need one each.
     pub workspace: View<'a, D>,
+    /// A [`MergeTally`] in which rows whose log-sum-exp is no number are counted, as those of
+    /// partial 0, where the outputs are final: with one rank nobody merges. `None` elsewhere.
+    pub tally: Option<View<'a, D>>,
 }
 
 /// [`super::DecodeDevice::merge`].

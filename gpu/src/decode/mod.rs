@@ -28,6 +28,8 @@ use core::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use striata_kernels::decode::MmaSize;
+
 use crate::device::Device;
 use crate::error::GpuError;
 
@@ -39,8 +41,14 @@ pub trait DecodeDevice: Device {
     /// Multiprocessors, among which [`striata_kernels::decode::Schedule`] divides work.
     fn multiprocessors(&self) -> u32;
 
+    /// The largest kernels of [`striata_kernels::decode::AttendKernel::Mma`] that run here, smaller
+    /// ones run too; none if it has no tensor cores or too little shared memory.
+    fn mma_size(&self) -> Option<MmaSize>;
+
     /// Whether [`striata_kernels::decode::AttendKernel::Mma`] can run here.
-    fn has_mma(&self) -> bool;
+    fn has_mma(&self) -> bool {
+        self.mma_size().is_some()
+    }
 
     /// Staging memory of `words` words, zeroed.
     ///

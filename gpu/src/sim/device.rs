@@ -55,6 +55,13 @@ impl SimDevice {
         self.0.faults().arm(plan);
     }
 
+    /// Faults of the plan that have not struck yet: more than none after a program says that it has
+    /// fewer operations than the plan names.
+    #[must_use]
+    pub fn faults_left(&self) -> usize {
+        self.0.faults().left()
+    }
+
     /// Lets go what the fault plan held so far ([`crate::sim::Fault::Hold`]).
     pub fn release_faults(&self) {
         self.0.faults().release();

@@ -26,6 +26,10 @@ pub enum OpClass {
     CopyOf(Direction),
     /// Kernels and busy time.
     Kernel,
+    /// Records of events.
+    Record,
+    /// Waits of streams for events.
+    Wait,
 }
 
 /// What goes wrong.
@@ -80,6 +84,8 @@ impl OpClass {
             Self::CopyOf(Direction::HostToDevice) => matches!(kind, OpKind::CopyToDevice),
             Self::CopyOf(Direction::DeviceToHost) => matches!(kind, OpKind::CopyToHost),
             Self::Kernel => kind.is_kernel(),
+            Self::Record => matches!(kind, OpKind::Record),
+            Self::Wait => matches!(kind, OpKind::Wait),
         }
     }
 }
@@ -92,6 +98,8 @@ impl fmt::Display for OpClass {
             Self::CopyOf(Direction::HostToDevice) => "host-to-device copy",
             Self::CopyOf(Direction::DeviceToHost) => "device-to-host copy",
             Self::Kernel => "kernel",
+            Self::Record => "event record",
+            Self::Wait => "event wait",
         })
     }
 }
@@ -141,6 +149,11 @@ impl Faults {
         state.waiting = waiting.collect();
         self.armed
             .store(!state.waiting.is_empty(), Ordering::Release);
+    }
+
+    /// Faults of the plan that have not struck yet.
+    pub(crate) fn left(&self) -> usize {
+        self.state.lock().waiting.len()
     }
 
     /// Lets go what the plan held so far.

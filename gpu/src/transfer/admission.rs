@@ -117,7 +117,9 @@ impl<D: Device> TransferEngine<D> {
             return Err(TransferError::NotMapped { op });
         }
         host.check_rows(rows, &layers)?;
-        core.targets.lock().check(rows, direction)?;
+        core.targets
+            .lock()
+            .check(rows, direction, host.rows_of(direction))?;
         self.check_fence(op, after.as_ref())?;
         let row_bytes = u64::from(host.shape.page.row_bytes());
         let work = Admitted {
@@ -135,7 +137,7 @@ impl<D: Device> TransferEngine<D> {
         if rows.is_empty() {
             return Ok(self.nothing(work));
         }
-        let cells = rows.iter().map(|pair| host.shape.cell(*pair)).collect();
+        let cells = host.shape.cells(rows);
         let choice = core.choose_rows(direction, host, cells, &layers);
         let none = Arc::from([]);
         self.admit(work, choice, none, row_bytes, host)

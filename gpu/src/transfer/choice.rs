@@ -110,7 +110,10 @@ impl<D: Device> Core<D> {
             // As many layers as fit, so that the runs stay long.
             Direction::DeviceToHost => self.groups(LayerCut::Whole, count, layer_bytes, most),
         };
-        let call = config.slice_bytes.min(slot.unwrap_or(u64::MAX));
+        // A kernel's last warps end one after the other: fewer and longer ones lose less.
+        let call = slot.map_or(config.slice_bytes.saturating_mul(2), |slot| {
+            config.slice_bytes.min(slot)
+        });
         let parts = Parts::rows(cells, &groups, layers.start, row, call);
         let behind = page.layers() - layers.end;
         Choice {

@@ -318,16 +318,35 @@ impl PieceShape {
         }
     }
 
-    /// Where a row stands: in a plane, and in layer 0 on the host.
-    pub(super) fn cell(&self, pair: RowPair) -> Cell {
-        let row_bytes = u64::from(self.page.row_bytes());
+    /// Where rows stand: in a plane, and in layer 0 on the host.
+    pub(super) fn cells(&self, rows: &[RowPair]) -> Vec<Cell> {
         let page_rows = u64::from(self.page.page_rows());
-        let host = pair.l2.get();
-        let page = host.checked_div(page_rows).unwrap_or(0);
-        Cell {
-            plane: pair.l1.get() * row_bytes,
-            far: page * self.host.page + (host - page * page_rows) * row_bytes,
+        // A division takes longer than all the rest, and the rows of a page mostly allow a shift.
+        if page_rows.is_power_of_two() {
+            let shift = page_rows.trailing_zeros();
+            return self.cells_by(rows, page_rows, |row| row >> shift);
         }
+        self.cells_by(rows, page_rows, |row| {
+            row.checked_div(page_rows).unwrap_or(0)
+        })
+    }
+
+    fn cells_by(
+        &self,
+        rows: &[RowPair],
+        page_rows: u64,
+        page_of: impl Fn(u64) -> u64,
+    ) -> Vec<Cell> {
+        let row_bytes = u64::from(self.page.row_bytes());
+        let cell = |pair: &RowPair| {
+            let row = pair.l2.get();
+            let page = page_of(row);
+            Cell {
+                plane: pair.l1.get() * row_bytes,
+                far: page * self.host.page + (row - page * page_rows) * row_bytes,
+            }
+        };
+        rows.iter().map(cell).collect()
     }
 
     /// The L1 pages of which a piece made here holds bytes.

@@ -11,7 +11,7 @@ use crate::device::Direction;
 pub(super) struct Targets(Vec<u64>);
 
 impl Targets {
-    /// Checks a list whose rows are those of their pools.
+    /// Checks a list whose targets are of a pool of `end` rows.
     ///
     /// # Errors
     /// The first row that is named a second time.
@@ -19,15 +19,13 @@ impl Targets {
         &mut self,
         rows: &[RowPair],
         direction: Direction,
+        end: u64,
     ) -> Result<(), TransferError> {
         let target = |pair: &RowPair| match direction {
             Direction::HostToDevice => pair.l1.get(),
             Direction::DeviceToHost => pair.l2.get(),
         };
-        let most = rows.iter().map(target).max().unwrap_or(0);
-        let words = usize::try_from(most / 64)
-            .unwrap_or(usize::MAX)
-            .saturating_add(1);
+        let words = usize::try_from(end.div_ceil(64)).unwrap_or(usize::MAX);
         if self.0.len() < words {
             self.0.resize(words, 0);
         }
@@ -72,12 +70,12 @@ mod tests {
         let list = [(5, 1), (700, 1), (6, 2)].map(pair);
         let mut targets = Targets::default();
         for _ in 0..2 {
-            assert_eq!(targets.check(&list, Direction::HostToDevice), Ok(()));
+            assert_eq!(targets.check(&list, Direction::HostToDevice, 701), Ok(()));
             let direction = Direction::DeviceToHost;
             let twice = TransferError::DuplicateRow { direction, row: 1 };
-            assert_eq!(targets.check(&list, direction), Err(twice));
-            assert_eq!(targets.check(&list[1..], direction), Ok(()));
+            assert_eq!(targets.check(&list, direction, 3), Err(twice));
+            assert_eq!(targets.check(&list[1..], direction, 3), Ok(()));
         }
-        assert_eq!(targets.check(&[], Direction::HostToDevice), Ok(()));
+        assert_eq!(targets.check(&[], Direction::HostToDevice, 0), Ok(()));
     }
 }

@@ -174,9 +174,14 @@ fn sliced(mut config: TransferConfig) -> TransferConfig {
     config
 }
 
+/// The same of loads by runs, layer by layer.
+fn sliced_runs(config: TransferConfig) -> TransferConfig {
+    sliced(forced(CopyPath::Runs)(config))
+}
+
 #[test]
 fn a_group_in_slices_opens_behind_the_last_and_another_job_goes_between() {
-    let (rig, _) = rig(0, sliced);
+    let (rig, _) = rig(0, sliced_runs);
     let gate = rig.engine.load(rig.load_job(1, &FIVE)).unwrap();
     assert_eq!(gate.groups().len(), 5);
     // Begun, and two of the three slices of the first layer.
@@ -208,7 +213,7 @@ fn b26_a_load_that_is_cancelled_between_slices_opens_whole_groups_only() {
     for pumped in 0..=15 {
         let (rig, scheduler) = rig(pumped, |config| TransferConfig {
             window_bytes: 1 << 20,
-            ..sliced(config)
+            ..sliced_runs(config)
         });
         let gate = rig.engine.load(rig.load_job(1, &FIVE)).unwrap();
         (0..=pumped).for_each(|_| assert!(rig.engine.pump()));

@@ -177,7 +177,13 @@ fn copies_take_the_form_that_is_fastest() {
         },
         config(),
     );
-    let page_bytes = 5 * 4 * 1152;
+    let deep = Rig::new(
+        Layout {
+            layers: 12,
+            ..Layout::default()
+        },
+        config(),
+    );
     for (rig, pages, direction, form, calls, pieces) in [
         (
             &uniform,
@@ -194,6 +200,15 @@ fn copies_take_the_form_that_is_fastest() {
             Direction::HostToDevice,
             CopyForm::Rectangles,
             2,
+            10,
+        ),
+        // The first layer as runs, the other eleven as rectangles; of five layers the rest are few.
+        (
+            &deep,
+            2,
+            Direction::HostToDevice,
+            CopyForm::Rectangles,
+            2,
             4,
         ),
         (&uniform, 3, Direction::HostToDevice, CopyForm::Runs, 3, 15),
@@ -205,6 +220,7 @@ fn copies_take_the_form_that_is_fastest() {
             .engine
             .copy_pages(direction, OpId::new(1), &pairs(&list))
             .unwrap();
+        let page_bytes = rig.planes.geometry().page().page_bytes();
         assert_eq!(done.bytes, u64::from(pages) * page_bytes);
         let made = &rig.device.calls()[before..];
         assert!(

@@ -208,7 +208,7 @@ fn a_ring_that_is_not_there_leaves_runs_and_one_that_does_not_fit_is_an_error() 
     let error = made.map(drop).unwrap_err();
     let no_room = TransferError::Device(GpuError::OutOfMemory {
         device: "sim1".to_owned(),
-        bytes: 64 << 20,
+        bytes: 128 << 20,
         reason: "276512 of 276560 bytes are used".to_owned(),
     });
     assert_eq!(error, no_room);

@@ -53,7 +53,7 @@ pub(crate) fn config() -> TransferConfig {
     for side in [&mut paths.loads, &mut paths.stores] {
         for (grid, most) in [(&mut side.uniform, 2), (&mut side.separate, 0)] {
             let mut rules = grid[grid.len() - 1];
-            let many = rules[3];
+            let many = rules[4];
             rules[most..].fill(many);
             *grid = [rules; TransferPaths::CHUNKS.len()];
         }

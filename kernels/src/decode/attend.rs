@@ -206,13 +206,15 @@ pub struct WorkWords {
     pub pieces: u64,
     /// Their log-sum-exps in base 2. Shape: \[piece\]\[block\]\[block rows\] f32.
     pub piece_lses: u64,
+    /// A [`super::MergeTally`] for log-sum-exps that are no numbers; 0 if a merge counts them.
+    pub tally: u64,
     /// A [`KernelFormat`].
     pub format: u32,
     /// 0.
     pub unused: u32,
 }
 
-const _: () = assert!(size_of::<WorkWords>() == 88);
+const _: () = assert!(size_of::<WorkWords>() == 96);
 
 /// The call in host memory: reference of the kernels for every format.
 #[derive(Clone, Copy, Debug)]

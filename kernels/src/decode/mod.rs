@@ -31,7 +31,7 @@ pub use message::{MAX_PARTIALS, MergeParams, MergeTally, PackParams};
 pub use plan::{PlanLayout, PlanParams, PlanPlace, PlanShape, PlanSource, PlanStatus};
 pub use prefix::PrefixParams;
 pub use row_codec::{KernelFormat, RowScale};
-pub use schedule::{Schedule, WorkStart};
+pub use schedule::{MmaSize, Schedule, WorkStart};
 pub use write::{Destination, WriteParams};
 
 /// Latent lanes of a row: its value, and the first lanes of its key.

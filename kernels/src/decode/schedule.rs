@@ -6,20 +6,95 @@
 //! a request that is cut has one piece in each of consecutive parts. The plan kernel computes the
 //! cut on the device, so a captured launch follows lengths that change.
 
+use core::fmt;
+use core::str::FromStr;
+
 use bytemuck::{Pod, Zeroable};
 
 use super::attend::AttendShape;
+use super::row_codec::KernelFormat;
+use crate::source::Kernel;
 
 /// Rows of the plane in a tile.
 pub const TILE_ROWS: u32 = 32;
 /// What a request costs beside its tiles, in tiles: filling the pipeline and writing outputs.
 pub const OVERHEAD_TILES: u64 = 3;
-/// Query rows (of all queries and heads of a request) of a block.
-pub const BLOCK_ROWS: [u32; 2] = [16, 64];
+/// Which tensor-core kernels run, by the shared memory that a block of theirs takes. All compute
+/// the same; smaller ones have smaller blocks of query rows and keep fewer tiles in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MmaSize {
+    /// In 99 KB: compute capability 8.6, 8.9 and 12.x.
+    Small,
+    /// In 163 KB: compute capability 8.0 and 8.7.
+    Medium,
+    /// In 227 KB: compute capability 9.0 and 10.x.
+    Large,
+}
+
+impl MmaSize {
+    /// All of them, the largest first.
+    pub const ALL: [Self; 3] = [Self::Large, Self::Medium, Self::Small];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Medium => "medium",
+            Self::Large => "large",
+        }
+    }
+
+    /// Query rows (of all queries and heads of a request) of a block: of few and of many.
+    #[must_use]
+    pub const fn block_rows(self) -> [u32; 2] {
+        match self {
+            Self::Large => [16, 64],
+            Self::Medium | Self::Small => [16, 32],
+        }
+    }
+
+    /// Bytes of shared memory that the hungriest of its kernels asks for.
+    #[must_use]
+    pub const fn shared_bytes(self) -> u32 {
+        let bf16 = Kernel::attend(self, KernelFormat::Bf16, true).shared_bytes();
+        let fp8 = Kernel::attend(self, KernelFormat::Fp8Tile, true).shared_bytes();
+        if bf16 > fp8 { bf16 } else { fp8 }
+    }
+
+    /// The largest whose kernels fit blocks of `shared_bytes` bytes; none if none fits.
+    #[must_use]
+    pub fn largest_in(shared_bytes: u32) -> Option<Self> {
+        let mut sizes = Self::ALL.into_iter();
+        sizes.find(|size| size.shared_bytes() <= shared_bytes)
+    }
+}
+
+/// A name that is no size of tensor-core kernels.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no size of tensor-core kernels: they are large, medium and small")]
+pub struct NoMmaSize(String);
+
+impl FromStr for MmaSize {
+    type Err = NoMmaSize;
+
+    fn from_str(text: &str) -> Result<Self, NoMmaSize> {
+        let found = Self::ALL.into_iter().find(|size| size.name() == text);
+        found.ok_or_else(|| NoMmaSize(text.to_owned()))
+    }
+}
+
+impl fmt::Display for MmaSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// The division of one shape of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
+    /// The tensor-core kernels that it is for.
+    pub size: MmaSize,
     /// Query rows of a block.
     pub block_rows: u32,
     /// Blocks that share the query rows of a request.
@@ -51,19 +126,17 @@ pub struct Cut {
 }
 
 impl Schedule {
-    /// The division for a device of `multiprocessors`.
+    /// The division for kernels of a size on a device of `multiprocessors`.
     #[must_use]
-    pub const fn new(shape: AttendShape, multiprocessors: u32) -> Self {
+    pub const fn new(shape: AttendShape, multiprocessors: u32, size: MmaSize) -> Self {
         let rows = shape.queries.saturating_mul(shape.heads);
-        let block_rows = if rows <= BLOCK_ROWS[0] {
-            BLOCK_ROWS[0]
-        } else {
-            BLOCK_ROWS[1]
-        };
+        let [few, many] = size.block_rows();
+        let block_rows = if rows <= few { few } else { many };
         let blocks = rows.div_ceil(block_rows);
         let blocks = if blocks == 0 { 1 } else { blocks };
         let parts = multiprocessors / blocks;
         Self {
+            size,
             block_rows,
             blocks,
             parts: if parts == 0 { 1 } else { parts },
@@ -162,6 +235,7 @@ mod tests {
         for (parts, count) in [(1, 3), (7, 1), (132, 5), (66, 128), (16, 257)] {
             let lens = random_lens(parts.into(), count);
             let schedule = Schedule {
+                size: MmaSize::Large,
                 block_rows: 64,
                 blocks: 2,
                 parts,
@@ -205,9 +279,10 @@ mod tests {
         }
     }
 
+    // Seen to fail if every block has as many parts as there are multiprocessors.
     #[test]
     fn parts_and_blocks_fill_the_device() {
-        let of = |heads, queries| {
+        let sized = |heads, queries, size| {
             let shape = AttendShape {
                 batch: 1,
                 queries,
@@ -217,14 +292,18 @@ mod tests {
                 block_rows,
                 blocks,
                 parts,
-            } = Schedule::new(shape, 132);
+                ..
+            } = Schedule::new(shape, 132, size);
             (block_rows, blocks, parts)
         };
+        let of = |heads, queries| sized(heads, queries, MmaSize::Large);
         assert_eq!(of(16, 1), (16, 1, 132));
         assert_eq!(of(64, 1), (64, 1, 132));
         assert_eq!(of(128, 1), (64, 2, 66));
         assert_eq!(of(128, 8), (64, 16, 8));
         assert_eq!(of(5, 3), (16, 1, 132));
         assert_eq!(of(17, 1), (64, 1, 132));
+        assert_eq!(sized(128, 2, MmaSize::Medium), (32, 8, 16));
+        assert_eq!(sized(16, 1, MmaSize::Small), (16, 1, 132));
     }
 }

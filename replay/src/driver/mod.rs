@@ -82,6 +82,7 @@ pub fn replay(
                 .collect();
             let faults = config.faults;
             let faults = faults.map(|faults| FaultSource::new(faults, devices.clone()));
+            let faults = faults.transpose().map_err(Error::from)?;
             let run = Run {
                 config,
                 plan: &plan,

@@ -2,8 +2,9 @@
 //! Attention of one rank.
 
 use striata_kernels::Base;
-use striata_kernels::decode::schedule::BLOCK_ROWS;
-use striata_kernels::decode::{AttendKernel, AttendParams, KernelFormat, LANES, WorkWords};
+use striata_kernels::decode::{
+    AttendKernel, AttendParams, KernelFormat, LANES, MergeTally, Schedule, WorkWords,
+};
 use striata_kernels::source::Kernel;
 
 use super::rows::plane;
@@ -21,23 +22,17 @@ const SIMT_THREADS: u32 = 128;
 const SIMT_WARPS: u32 = SIMT_THREADS / 32;
 const MMA_THREADS: u32 = 256;
 
-/// Every tensor-core kernel.
-pub(super) const KERNELS: [Kernel; 4] = [
-    Kernel::AttendBf16M16,
-    Kernel::AttendBf16M64,
-    Kernel::AttendFp8M16,
-    Kernel::AttendFp8M64,
-];
-
-/// The tensor-core kernel for a format and rows of a block.
-fn kernel(format: KernelFormat, block_rows: u32) -> Result<Kernel, GpuError> {
-    let bf16 = format == KernelFormat::Bf16;
-    match block_rows {
-        rows if rows == BLOCK_ROWS[0] => Ok(if bf16 { KERNELS[0] } else { KERNELS[2] }),
-        rows if rows == BLOCK_ROWS[1] => Ok(if bf16 { KERNELS[1] } else { KERNELS[3] }),
-        rows => Err(GpuError::Argument {
+/// The tensor-core kernel for a format and a division.
+fn kernel(format: KernelFormat, schedule: Schedule) -> Result<Kernel, GpuError> {
+    let (size, rows) = (schedule.size, schedule.block_rows);
+    let there = size.block_rows();
+    match there.iter().position(|of_kernel| *of_kernel == rows) {
+        Some(at) => Ok(Kernel::attend(size, format, at > 0)),
+        None => Err(GpuError::Argument {
             call: CALL,
-            reason: format!("no kernel has blocks of {rows} query rows; {BLOCK_ROWS:?} are there"),
+            reason: format!(
+                "no {size} kernel has blocks of {rows} query rows; {there:?} are there"
+            ),
         }),
     }
 }
@@ -122,6 +117,13 @@ fn work(shared: &Shared, job: &Attend<'_, CudaDevice>) -> Result<WorkWords, GpuE
         output: address(shared, "attend: the outputs", job.output, bytes)?,
         pieces,
         piece_lses,
+        tally: match job.tally {
+            None => 0,
+            Some(view) => {
+                let what = "attend: the tally";
+                address(shared, what, view, size_of::<MergeTally>() as u64)?
+            }
+        },
         format: job.rows.format as u32,
         unused: 0,
     })
@@ -138,7 +140,7 @@ pub(super) fn attend(stream: &CudaStream, job: &Attend<'_, CudaDevice>) -> Resul
     let schedule = job.plan.shape.schedule;
     let tensor = match job.kernel {
         AttendKernel::Simt => None,
-        AttendKernel::Mma => Some(kernel(job.rows.format, schedule.block_rows)?),
+        AttendKernel::Mma => Some(kernel(job.rows.format, schedule)?),
     };
     if let Some(kernel) = tensor {
         fits(shared, CALL, kernel)?;
@@ -151,7 +153,8 @@ pub(super) fn attend(stream: &CudaStream, job: &Attend<'_, CudaDevice>) -> Resul
         job.output.memory,
         job.workspace.memory,
     ];
-    let kept = owners.map(|memory| Kept::Memory(memory.clone()));
+    let owners = owners.into_iter().chain(job.tally.map(|view| view.memory));
+    let kept: Vec<Kept> = owners.map(|memory| Kept::Memory(memory.clone())).collect();
     stream.submit(&kept, || match tensor {
         None => simt(shared, stream, params, work),
         Some(kernel) => {
@@ -186,6 +189,7 @@ fn simt(
         argument(&mut work.local_lens),
         argument(&mut work.global_lens),
         argument(&mut work.output),
+        argument(&mut work.tally),
     ];
     // SAFETY: (7) everything was checked, and the kernel reads pages below `kernel_pages` only;
     // (9) twin of `striata_attend_simt`.
@@ -202,7 +206,7 @@ fn mma(
 ) -> Result<(), GpuError> {
     let mut list = [argument(&mut params), argument(&mut work)];
     // SAFETY: (7) everything was checked, and the kernel reads pages below `kernel_pages` only; the
-    // workspace holds all pieces of the plan's division; (9) the four kernels have one signature.
+    // workspace holds all pieces of the plan's division; (9) all these kernels have one signature.
     unsafe { launch(shared, stream, kernel, grid, &mut list) }?;
     let rows = product(&[
         params.batch.into(),

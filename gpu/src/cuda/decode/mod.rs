@@ -21,6 +21,7 @@ pub use staging::CudaStaging;
 
 use std::sync::atomic::AtomicU32;
 
+use striata_kernels::decode::MmaSize;
 use striata_kernels::source::Kernel;
 
 use super::device::CudaDevice;
@@ -42,10 +43,8 @@ impl DecodeDevice for CudaDevice {
         self.shared().multiprocessors
     }
 
-    fn has_mma(&self) -> bool {
-        attend::KERNELS
-            .iter()
-            .all(|kernel| kernel.shared_bytes() <= self.shared().shared_memory)
+    fn mma_size(&self) -> Option<MmaSize> {
+        self.shared().mma_size
     }
 
     fn staging(&self, words: usize) -> Result<CudaStaging, GpuError> {

@@ -5,14 +5,16 @@ use striata_core::{Rank, TokenPos};
 use striata_kernels::decode::attend::split_message;
 use striata_kernels::decode::prefix::HostPrefix;
 use striata_kernels::decode::row_codec::widen;
-use striata_kernels::decode::{AttendKernel, KernelFormat, LANES, LATENT, OutputKind};
+use striata_kernels::decode::{KernelFormat, LANES, LATENT, MergeTally, OutputKind};
 use striata_kernels::reference::{PartialRef, merge};
 use striata_kernels::{Base, E, EmptySentinel, LogBase, Lse, Two};
 
 use super::super::random::Random;
 use super::super::rig::finish;
 use super::super::{Check, Checked, Failure, ensure};
-use super::scene::{Case, Poison, Reference, Scene, TENSOR_SCALE, Tokens, read, upload, within};
+use super::scene::{
+    Case, Poison, Reference, Scene, TENSOR_SCALE, Tokens, Variant, read, upload, variants, within,
+};
 use crate::decode::{DecodeDevice, GatherPrefix, Merge, View};
 
 pub(super) fn checks<D: DecodeDevice>() -> Vec<Check<D>> {
@@ -28,9 +30,21 @@ pub(super) fn checks<D: DecodeDevice>() -> Vec<Check<D>> {
             run: edges,
         },
         Check {
+            name: "decode.a8_long",
+            about: "ragged batches at page edges near 33k tokens for every c, 1, 2, 5 and 8 queries, \
+                    over poisoned pools",
+            run: long,
+        },
+        Check {
             name: "decode.formats",
             about: "every format, head count and kernel page, ragged batches",
             run: formats,
+        },
+        Check {
+            name: "decode.a5_one_rank",
+            about: "with one rank, rows without a number are counted by every kernel and the first \
+                    is named",
+            run: faults,
         },
         Check {
             name: "decode.a6_poison",
@@ -52,14 +66,6 @@ fn case(dcp: u32, queries: u32, heads: u32, lens: Vec<i32>) -> Case {
         base: Base::E,
         poison: Poison::Nan,
         lens,
-    }
-}
-
-fn kernels<D: DecodeDevice>(device: &D) -> Vec<AttendKernel> {
-    if device.has_mma() {
-        vec![AttendKernel::Simt, AttendKernel::Mma]
-    } else {
-        vec![AttendKernel::Simt]
     }
 }
 
@@ -104,6 +110,29 @@ fn edges<D: DecodeDevice>(device: &D) -> Checked {
     // One request that every multiprocessor has a piece of.
     run(device, &case(8, 1, 16, vec![33_001]), &mut random)?;
     run(device, &case(1, 1, 128, vec![2_900, 0, 65]), &mut random)
+}
+
+/// Few rows of queries, so that the reference is quick; of one and of several blocks.
+fn long<D: DecodeDevice>(device: &D) -> Checked {
+    const MOST: i32 = 33_000;
+    let mut random = Random::new(45);
+    let poisons = [Poison::Nan, Poison::Infinity, Poison::Large];
+    for (index, (dcp, queries, heads)) in [(1, 5, 4), (2, 1, 2), (3, 2, 3), (4, 1, 4), (8, 8, 1)]
+        .into_iter()
+        .enumerate()
+    {
+        let widened = 64 * i32::try_from(dcp)?;
+        let edge = MOST / widened * widened;
+        let off = i32::try_from(index % 3)? - 1;
+        // Beside it a short one, an edge in the middle, none, and one shorter than its queries.
+        let lens = vec![edge + off, 130, edge / 8 / widened * widened - off, 0, 3];
+        let case = Case {
+            poison: poisons[index % 3],
+            ..case(dcp, queries, heads, lens)
+        };
+        run(device, &case, &mut random)?;
+    }
+    Ok(())
 }
 
 fn formats<D: DecodeDevice>(device: &D) -> Checked {
@@ -171,17 +200,50 @@ fn poison<D: DecodeDevice>(device: &D) -> Checked {
                 ..case(dcp, 2, heads, lens.clone())
             };
             let tokens = case.tokens(&mut Random::new(43))?;
-            let scene = Scene::new(device, &case, Rank::new(dcp / 2), &tokens)?;
-            let kernels = kernels(device).into_iter();
+            let mut scene = Scene::new(device, &case, Rank::new(dcp / 2), &tokens)?;
+            let variants = variants(device).into_iter();
             outputs.push(
-                kernels
-                    .map(|kernel| scene.attend(kernel))
+                variants
+                    .map(|variant| scene.run(variant, &tokens))
                     .collect::<Result<_, _>>()?,
             );
             let same = outputs[0] == outputs[outputs.len() - 1];
             ensure!(
                 same,
                 "{case:?}: the outputs depend on what stands behind the rows"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Requests that are cut and that are not, each with a broken query; heads of one block and more.
+fn faults<D: DecodeDevice>(device: &D) -> Checked {
+    for heads in [16, 40] {
+        let case = case(1, 2, heads, vec![65, 4000, 0, 30]);
+        let tokens = case.tokens(&mut Random::new(44))?;
+        let mut scene = Scene::new(device, &case, Rank::new(0), &tokens)?;
+        let row = |request: u32, query: u32, head: u32| (request * 2 + query) * heads + head;
+        let broken = [row(0, 1, 3), row(1, 0, heads - 1), row(3, 1, 0)];
+        let mut query = tokens.query.clone();
+        for row in broken {
+            query[row as usize * LANES] = 0x7FFF;
+        }
+        // A query that sees no row is not read.
+        query[row(2, 0, 0) as usize * LANES] = 0x7FFF;
+        device.write(&scene.query, 0, bytemuck::cast_slice(&query))?;
+        for variant in variants(device) {
+            scene.tally = Some(upload(device, &[0; 16])?);
+            scene.run(variant, &tokens)?;
+            let counted = match &scene.tally {
+                Some(tally) => read(device, tally)?,
+                None => Vec::new(),
+            };
+            let tally: MergeTally = bytemuck::pod_read_unaligned(&counted[..8]);
+            ensure!(
+                (tally.faults, tally.first()) == (3, Some((broken[0], 0))),
+                "{variant:?}, {heads} heads: counted {tally:?}, the first is {:?}",
+                tally.first()
             );
         }
     }
@@ -200,19 +262,19 @@ fn run_in<D: DecodeDevice, B: LogBase>(device: &D, case: &Case, random: &mut Ran
     let tokens = case.tokens(random)?;
     let (mut scenes, mut references) = (Vec::new(), Vec::new());
     for rank in case.stripe()?.ranks() {
-        let scene = Scene::new(device, case, rank, &tokens)?;
+        let mut scene = Scene::new(device, case, rank, &tokens)?;
         let reference: Reference<B> = scene.reference()?;
-        for kernel in kernels(device) {
-            let bytes = scene.attend(kernel)?;
+        for variant in variants(device) {
+            let bytes = scene.run(variant, &tokens)?;
             let outputs = plain::<B>(case, &bytes)?;
             // Summation in f32 alone; rounding of weights and outputs to bf16 as well.
-            let bounds = if kernel == AttendKernel::Simt && case.kind == OutputKind::F32 {
+            let bounds = if variant == Variant::Simt && case.kind == OutputKind::F32 {
                 [1e-5, 1e-5, 1e-4]
             } else {
                 [1e-2, 5e-3, 1e-3]
             };
             compare(case, &outputs, &reference, bounds)
-                .map_err(|error| within(&format!("{case:?} {rank:?} {kernel:?}"), error))?;
+                .map_err(|error| within(&format!("{case:?} {rank:?} {variant:?}"), error))?;
         }
         gather(&scene, &tokens, random)
             .map_err(|error| within(&format!("{case:?} {rank:?} prefix"), error))?;

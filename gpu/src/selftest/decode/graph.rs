@@ -2,13 +2,15 @@
 //! Captured steps: rows, attention of several layers and merge, replayed over changing plans.
 
 use striata_core::{L1Page, Rank, TokenPos};
-use striata_kernels::decode::{AttendKernel, KernelFormat, LATENT, OutputKind, PlanPlace, ROPE};
+use striata_kernels::decode::{
+    AttendKernel, KernelFormat, LATENT, MmaSize, OutputKind, PlanPlace, ROPE,
+};
 use striata_kernels::{Base, EmptySentinel};
 
 use super::super::random::Random;
 use super::super::rig::finish;
 use super::super::{Check, Checked, Failure, ensure};
-use super::scene::{Case, Poison, Scene, Tokens, read, stage_and_build, upload};
+use super::scene::{Case, Poison, Scene, Tokens, Variant, read, stage_and_build, upload};
 use crate::cuda::{CudaDevice, CudaMemory, CudaStream};
 use crate::decode::{DecodeDevice, Merge, View, WriteRows, WriteTo};
 use crate::device::Device;
@@ -99,7 +101,11 @@ fn replayed(device: &CudaDevice) -> Checked {
         ));
     }
     let mut random = Random::new(70);
-    for heads in [16, 64] {
+    let sizes = MmaSize::ALL.into_iter();
+    let sizes: Vec<_> = sizes
+        .filter(|size| device.mma_size() >= Some(*size))
+        .collect();
+    for (size, heads) in sizes.into_iter().flat_map(|size| [(size, 16), (size, 64)]) {
         let case = Case {
             dcp: 8,
             page_rows: 64,
@@ -114,7 +120,10 @@ fn replayed(device: &CudaDevice) -> Checked {
         };
         let case = Case { dcp: 1, ..case };
         let tokens = case.tokens(&mut random)?;
-        let scene = Scene::new(device, &case, Rank::new(0), &tokens)?;
+        let mut scene = Scene::new(device, &case, Rank::new(0), &tokens)?;
+        // What a capture uses must be loaded before.
+        device.load_kernels()?;
+        scene.run(Variant::Mma(size), &tokens)?;
         let rows = case.shape().tokens();
         let bytes = device.memory_len(&scene.output);
         let step = Step {
@@ -125,7 +134,6 @@ fn replayed(device: &CudaDevice) -> Checked {
             merged: device.alloc(bytes)?,
         };
         plan(&scene, &tokens, &[16, 5, 1, 0, 0, 0, 0, 0])?;
-        device.load_kernels()?;
         let graph = device.capture(&scene.stream, || step.layers(&scene, &scene.stream))?;
         for len in [17, 1000, 3, 0, 16] {
             plan(
@@ -150,11 +158,11 @@ fn replayed(device: &CudaDevice) -> Checked {
             let (eager, replayed) = (&outputs[0], &outputs[1]);
             ensure!(
                 eager.0 == replayed.0,
-                "heads {heads}, length {len}: outputs differ"
+                "{size} kernels, heads {heads}, length {len}: outputs differ"
             );
             ensure!(
                 eager.1 == replayed.1,
-                "heads {heads}, length {len}: planes differ"
+                "{size} kernels, heads {heads}, length {len}: planes differ"
             );
             written_only(&scene, &tokens, len, &replayed.1)?;
             padded(&replayed.0, rows * u64::from(heads), heads)?;

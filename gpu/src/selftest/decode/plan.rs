@@ -3,7 +3,7 @@
 
 use striata_core::{Rank, Stripe};
 use striata_kernels::decode::{
-    AttendShape, PlanPlace, PlanShape, PlanSource, PlanStatus, Schedule,
+    AttendShape, MmaSize, PlanPlace, PlanShape, PlanSource, PlanStatus, Schedule,
 };
 
 use super::super::random::Random;
@@ -54,7 +54,7 @@ fn shape<D: DecodeDevice>(
         pages: PAGES,
         width: 8 * (stripe.page_rows() / kernel_rows),
         attend,
-        schedule: Schedule::new(attend, device.multiprocessors()),
+        schedule: Schedule::new(attend, device.multiprocessors(), MmaSize::Large),
         source,
         source_width: if source == PlanSource::Pages {
             8

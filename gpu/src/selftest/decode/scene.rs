@@ -10,8 +10,8 @@ use striata_kernels::decode::plan::HostPlan;
 use striata_kernels::decode::row_codec::narrow;
 use striata_kernels::decode::write::{Destination, WriteShape};
 use striata_kernels::decode::{
-    AttendKernel, AttendShape, KernelFormat, LATENT, OutputForm, OutputKind, PlanPlace, PlanShape,
-    PlanSource, ROPE, RowScale, Schedule,
+    AttendKernel, AttendShape, KernelFormat, LATENT, MmaSize, OutputForm, OutputKind, PlanPlace,
+    PlanShape, PlanSource, ROPE, RowScale, Schedule,
 };
 use striata_kernels::{Base, LogBase, Lse};
 
@@ -168,6 +168,8 @@ pub(super) struct Scene<D: DecodeDevice> {
     pub(super) host_query: Vec<u16>,
     pub(super) output: D::Memory,
     workspace: D::Memory,
+    /// Where attention counts what is no number, if it does.
+    pub(super) tally: Option<D::Memory>,
 }
 
 impl<D: DecodeDevice> Scene<D> {
@@ -180,7 +182,8 @@ impl<D: DecodeDevice> Scene<D> {
     ) -> Result<Self, Failure> {
         let stripe = case.stripe()?;
         let stream = device.stream("decode")?;
-        let shape = plan_shape(device, case, rank, tokens)?;
+        let size = device.mma_size().unwrap_or(MmaSize::Large);
+        let shape = plan_shape(device, case, rank, tokens, size)?;
         let plan = Plan::new(device, shape)?;
         device.write(
             &plan.memory,
@@ -210,6 +213,7 @@ impl<D: DecodeDevice> Scene<D> {
             host_query: tokens.query.clone(),
             output: device.alloc(bytes)?,
             workspace: device.alloc(shape.schedule.workspace_bytes())?,
+            tally: None,
             stream,
         };
         scene.write_rows(tokens)?;
@@ -312,8 +316,23 @@ impl<D: DecodeDevice> Scene<D> {
             .map_err(|error| within(&format!("{:?} {:?}", self.case, self.rank), error))
     }
 
+    /// Divides the work for tensor-core kernels of a size: a plan of its own, built like the first.
+    pub(super) fn divide_for(&mut self, size: MmaSize, tokens: &Tokens) -> Checked {
+        let shape = plan_shape(&self.device, &self.case, self.rank, tokens, size)?;
+        if shape == self.plan.shape {
+            return Ok(());
+        }
+        let device = &self.device;
+        self.plan = Plan::new(device, shape)?;
+        let unbuilt = vec![0xFF; usize::try_from(self.plan.layout.bytes)?];
+        device.write(&self.plan.memory, 0, &unbuilt)?;
+        self.host_plan = shape.host_plan();
+        self.workspace = device.alloc(shape.schedule.workspace_bytes())?;
+        self.build_plan(tokens)
+    }
+
     /// Runs a kernel into poisoned outputs; returns their bytes.
-    pub(super) fn attend(&self, kernel: AttendKernel) -> Result<Vec<u8>, Failure> {
+    fn attend(&self, kernel: AttendKernel) -> Result<Vec<u8>, Failure> {
         let bytes = usize::try_from(self.device.memory_len(&self.output))?;
         self.device.write(&self.output, 0, &vec![0xFF; bytes])?;
         self.device.attend(&self.stream, &self.job(kernel))?;
@@ -335,6 +354,7 @@ impl<D: DecodeDevice> Scene<D> {
             form: self.case.form(),
             output: View::all(&self.output),
             workspace: View::all(&self.workspace),
+            tally: self.tally.as_ref().map(View::all),
         }
     }
 
@@ -367,6 +387,7 @@ fn plan_shape<D: DecodeDevice>(
     case: &Case,
     rank: Rank,
     tokens: &Tokens,
+    size: MmaSize,
 ) -> Result<PlanShape, Failure> {
     let widest = tokens.pages.iter().map(Vec::len).max().unwrap_or(0).max(1);
     let widest = u32::try_from(widest)?;
@@ -378,7 +399,7 @@ fn plan_shape<D: DecodeDevice>(
         pages: tokens.plane_pages,
         width: widest * (case.page_rows / case.kernel_rows) + 1,
         attend,
-        schedule: Schedule::new(attend, device.multiprocessors()),
+        schedule: Schedule::new(attend, device.multiprocessors(), size),
         source: PlanSource::Pages,
         source_width: widest,
         source_rows: attend.batch,
@@ -477,5 +498,39 @@ pub(super) fn within(place: &str, failure: Failure) -> Failure {
     match failure {
         Failure::Wrong(what) => Failure::Wrong(format!("{place}: {what}")),
         other => other,
+    }
+}
+
+/// A kernel that a device runs, and of the tensor-core kernels their size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variant {
+    Simt,
+    Mma(MmaSize),
+}
+
+impl Variant {
+    pub(super) const fn kernel(self) -> AttendKernel {
+        match self {
+            Self::Simt => AttendKernel::Simt,
+            Self::Mma(_) => AttendKernel::Mma,
+        }
+    }
+}
+
+/// Every kernel that a device runs: tensor-core kernels of the size that fits it best, and those of
+/// smaller devices too.
+pub(super) fn variants<D: DecodeDevice>(device: &D) -> Vec<Variant> {
+    let runs = |size: &MmaSize| device.mma_size() >= Some(*size);
+    let sizes = MmaSize::ALL.into_iter().filter(runs).map(Variant::Mma);
+    core::iter::once(Variant::Simt).chain(sizes).collect()
+}
+
+impl<D: DecodeDevice> Scene<D> {
+    /// Runs a variant into poisoned outputs; returns their bytes.
+    pub(super) fn run(&mut self, variant: Variant, tokens: &Tokens) -> Result<Vec<u8>, Failure> {
+        if let Variant::Mma(size) = variant {
+            self.divide_for(size, tokens)?;
+        }
+        self.attend(variant.kernel())
     }
 }

@@ -8,8 +8,10 @@ use core::ops::Range;
 use std::thread;
 
 use striata_kernels::decode::{LANES, LATENT, OutputForm, OutputKind, PlanLayout, PlanShape};
+use striata_kernels::reference::{LseFault, MergeReport};
 use striata_kernels::{Base, E, Lse, Two};
 
+use super::message::count;
 use super::plane::{Plane, RowBuffer};
 use super::span::Span;
 
@@ -35,6 +37,7 @@ pub(crate) struct AttendOp {
     pub(super) message_stride: u64,
     pub(super) message_heads: u64,
     pub(crate) output: Span,
+    pub(crate) tally: Option<Span>,
 }
 
 /// The output of one query row.
@@ -177,6 +180,14 @@ impl AttendOp {
         };
         let at = start + rows * row_bytes + row * 4;
         self.output.write(at, &lse.to_le_bytes());
+        if lse.is_nan() || lse == f32::INFINITY {
+            let first = Some(LseFault {
+                rank: 0,
+                row: usize::try_from(row).unwrap_or(usize::MAX),
+            });
+            let report = MergeReport { faults: 1, first };
+            self.tally.iter().for_each(|tally| count(tally, report));
+        }
     }
 }
 

@@ -36,23 +36,24 @@ impl MergeOp {
             Base::Two => self.merge.run::<Two>(&messages, &mut merged),
         };
         match report {
-            Ok(report) => self.count(report),
+            Ok(report) => count(&self.tally, report),
             Err(error) => panic!("a merge that was checked at submission: {error}"),
         }
         self.merged.write(0, &merged);
     }
+}
 
-    fn count(&self, report: MergeReport) {
-        let [faults, first_inverted, ..] = self.tally.words() else {
-            return;
-        };
-        let count = u32::try_from(report.faults).unwrap_or(u32::MAX);
-        faults.fetch_add(count, Ordering::Relaxed);
-        if let Some(first) = report.first {
-            let place = first.row * MAX_PARTIALS + first.rank;
-            let inverted = !u32::try_from(place).unwrap_or(u32::MAX);
-            first_inverted.fetch_max(inverted, Ordering::Relaxed);
-        }
+/// Adds what was met to a tally.
+pub(super) fn count(tally: &Span, report: MergeReport) {
+    let [faults, first_inverted, ..] = tally.words() else {
+        return;
+    };
+    let count = u32::try_from(report.faults).unwrap_or(u32::MAX);
+    faults.fetch_add(count, Ordering::Relaxed);
+    if let Some(first) = report.first {
+        let place = first.row * MAX_PARTIALS + first.rank;
+        let inverted = !u32::try_from(place).unwrap_or(u32::MAX);
+        first_inverted.fetch_max(inverted, Ordering::Relaxed);
     }
 }
 

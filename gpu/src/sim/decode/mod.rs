@@ -27,7 +27,7 @@ use std::sync::Arc;
 use striata_core::stripe::whole_share;
 use striata_kernels::decode::message::HostMerge;
 use striata_kernels::decode::{
-    AttendKernel, DecodeError, LANES, LATENT, MergeTally, OutputForm, PlanPlace, ROPE,
+    AttendKernel, DecodeError, LANES, LATENT, MergeTally, MmaSize, OutputForm, PlanPlace, ROPE,
 };
 
 use super::device::SimDevice;
@@ -82,8 +82,8 @@ impl DecodeDevice for SimDevice {
         MULTIPROCESSORS
     }
 
-    fn has_mma(&self) -> bool {
-        false
+    fn mma_size(&self) -> Option<MmaSize> {
+        None
     }
 
     fn staging(&self, words: usize) -> Result<HostStaging, GpuError> {
@@ -218,6 +218,13 @@ impl DecodeDevice for SimDevice {
                 message_stride,
                 message_heads,
                 output: Span::new("attend: the outputs", job.output, output)?,
+                tally: match job.tally {
+                    None => None,
+                    Some(view) => {
+                        let bytes = size_of::<MergeTally>() as u64;
+                        Some(Span::new("attend: the tally", view, bytes)?)
+                    }
+                },
             }),
         )
     }

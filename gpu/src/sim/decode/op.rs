@@ -87,6 +87,7 @@ impl DecodeOp {
                 whole(&op.plan, Use::Read)?;
                 whole(&op.query, Use::Read)?;
                 whole(&op.output, Use::Write)?;
+                op.tally.iter().try_for_each(|s| whole(s, Use::Count))?;
                 let memory = &op.plane.span.memory;
                 op.read_runs().into_iter().try_for_each(|rows| {
                     let bytes = op.plane.bytes(rows.start, rows.end - rows.start);
@@ -142,7 +143,10 @@ impl DecodeOp {
                     To::Run(_) => {}
                 }
             }
-            Self::Attend(op) => spans.extend([&op.plan, &op.plane.span, &op.query, &op.output]),
+            Self::Attend(op) => {
+                spans.extend([&op.plan, &op.plane.span, &op.query, &op.output]);
+                spans.extend(&op.tally);
+            }
             Self::Merge(op) => {
                 spans.extend(&op.messages);
                 spans.extend([&op.merged, &op.tally]);

@@ -13,7 +13,7 @@ use striata_kernels::decode::prefix::HostPrefix;
 use striata_kernels::decode::row_codec::narrow;
 use striata_kernels::decode::write::{Destination, WriteShape};
 use striata_kernels::decode::{
-    AttendShape, KernelFormat, OutputKind, PlanShape, PlanSource, RowScale, Schedule,
+    AttendShape, KernelFormat, MmaSize, OutputKind, PlanShape, PlanSource, RowScale, Schedule,
 };
 use striata_kernels::values::RowSeed;
 use striata_kernels::{Base, E, Lse};
@@ -63,7 +63,7 @@ fn fixture(format: KernelFormat, stripe: Stripe, rank: u32, kernel_rows: u32) ->
         pages: PAGES,
         width: 3 * split,
         attend,
-        schedule: Schedule::new(attend, 4),
+        schedule: Schedule::new(attend, 4, MmaSize::Large),
         source: PlanSource::Pages,
         source_width: 3,
         source_rows: 4,
@@ -211,6 +211,7 @@ fn attention_in_f32_equals_the_reference_in_f64_for_every_format() {
                 form,
                 output: View::all(&output),
                 workspace: View::all(&output),
+                tally: None,
             };
             device.attend(&stream, &job).unwrap();
             finish(&device, &stream);
@@ -289,6 +290,7 @@ fn messages_are_the_packed_outputs_and_unpack_to_them() {
             form,
             output: View::all(&output),
             workspace: View::all(&output),
+            tally: None,
         };
         device.attend(&stream, &job).unwrap();
         (form, output)
@@ -492,6 +494,7 @@ fn the_scheduler_knows_which_rows_attention_reads() {
             form,
             output: View::all(&output),
             workspace: View::all(&output),
+            tally: None,
         };
         device.attend(&compute, &job).unwrap();
         match scheduler.run() {

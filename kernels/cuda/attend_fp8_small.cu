@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention on the tensor cores over fp8 rows, for blocks of 99 KB.
+//
+// Grid and arguments: as in attend_fp8.cu.
+#include "attend_mma.cuh"
+
+STRIATA_ATTEND(striata_attend_fp8_small_16, 16, true, 2)
+STRIATA_ATTEND(striata_attend_fp8_small_32, 32, true, 2)
