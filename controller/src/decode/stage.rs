@@ -113,8 +113,7 @@ impl Stage {
         }
         for (place, request) in requests.iter().enumerate() {
             let checked = self.check(place, request, uniform);
-            self.kept[place] =
-                checked.map_err(|reason| DecodeError::Request { place, reason })?;
+            self.kept[place] = checked.map_err(|reason| DecodeError::Request { place, reason })?;
         }
         for place in 0..self.placed.len() {
             match requests.get(place) {
