@@ -63,6 +63,17 @@ pub enum Error {
         /// What failed.
         source: striata_gpu::transfer::GateError,
     },
+    /// A rank did not record the end of a step. Nothing of the step is settled; unless the device is
+    /// lost, the call can be made again.
+    #[error("rank {rank}: the end of step {fence} was not recorded: {source}")]
+    Fence {
+        /// Index of the rank in the replica.
+        rank: usize,
+        /// The fence that stands for the step.
+        fence: striata_core::FenceId,
+        /// Why.
+        source: striata_gpu::GpuError,
+    },
     /// The engine was given another number of devices or streams than it has ranks.
     #[error("{given} {what} were given for {ranks} ranks")]
     RankCount {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use striata_core::prefix::{Namespace, PageKey, page_keys};
 use striata_core::{FenceId, LayerId, OpId, Stripe};
-use striata_gpu::Device;
+use striata_gpu::{Device, GpuError};
 
 use crate::error::Error;
 use crate::lease::Lease;
@@ -193,13 +193,13 @@ impl<D: Device> HiCache<D> {
         &mut self,
         namespace: Namespace,
         prefix: Prefix<'_>,
-    ) -> Result<Option<Lease>, Error> {
+    ) -> Result<Option<Reserve>, Error> {
         self.poll()?;
         self.check_alive()?;
         let (tokens, planner, keys) = self.resolve(namespace, prefix);
-        let lease = planner.load(namespace, keys, tokens)?;
+        let outcome = planner.load(namespace, keys, tokens)?;
         self.collect_orders()?;
-        Ok(lease)
+        Ok(outcome)
     }
 
     /// Stores what of the lease's path L2 lacks; see [`Planner::store`].
@@ -229,10 +229,10 @@ impl<D: Device> HiCache<D> {
     /// Forgets everything cached under a namespace; see [`Planner::reset`].
     ///
     /// # Errors
-    /// Only broken bookkeeping.
+    /// Only broken bookkeeping. Whatever fails, the namespace is forgotten.
     pub fn reset(&mut self, namespace: Namespace) -> Result<(), Error> {
-        self.poll()?;
-        self.planner.reset(namespace)
+        let polled = self.poll();
+        polled.and(self.planner.reset(namespace))
     }
 
     /// Takes the cache events since the last call; see [`Planner::take_events`].
@@ -328,8 +328,13 @@ impl<D: Device> HiCache<D> {
     /// Ends the step whose work was submitted to `streams`, one a rank: what it read and wrote is
     /// settled once the fence has completed.
     ///
+    /// Where a rank does not record the fence, the step goes on and nothing that waits for its end
+    /// is submitted: call again, with the streams of the ranks and outside a capture. A lost device
+    /// poisons the engine.
+    ///
     /// # Errors
-    /// Not one stream a rank; a device that fails.
+    /// Not one stream a rank; [`Error::Fence`]; a rank that refuses what waited for the fence, which
+    /// poisons the engine.
     pub fn step_end(&mut self, streams: &[D::Stream]) -> Result<FenceId, Error> {
         let (given, ranks) = (streams.len(), self.shards.shards().len());
         if given != ranks {
@@ -339,9 +344,19 @@ impl<D: Device> HiCache<D> {
                 ranks,
             });
         }
-        let fence = self.planner.step_end();
-        self.shards.record_fence(fence, streams)?;
-        Ok(fence)
+        let fence = self.planner.open_fence();
+        let recorded = self.shards.record_fence(fence, streams);
+        let is_recorded = self.shards.is_recorded(fence);
+        if is_recorded {
+            self.planner.step_end();
+        }
+        if let Err(error) = &recorded {
+            let lost = |source: &GpuError| matches!(source, GpuError::Lost { .. });
+            if is_recorded || matches!(error, Error::Fence { source, .. } if lost(source)) {
+                self.poison(self.shards.poisoned().unwrap_or_else(|| error.to_string()));
+            }
+        }
+        recorded.map(|()| fence)
     }
 
     /// Whether the lease's loads have arrived on all ranks; ask before the step's tokens are
@@ -400,6 +415,7 @@ impl<D: Device> HiCache<D> {
             match order.kind {
                 OrderKind::Load => self.loads.push(order),
                 OrderKind::Store => done = done.and(self.submit(order)),
+                OrderKind::Raise => done = done.and(self.shards.submit(order)),
                 OrderKind::Cancel => done = done.and(self.cancel(order)),
             }
         }
@@ -471,7 +487,10 @@ impl<D: Device> HiCache<D> {
         self.reports.drain(..excess.min(self.reports.len()));
         self.reports.extend(self.new_reports.drain(..));
         done = done.and(self.planner.apply_releases());
-        done = done.and(self.planner.maintain().map(|_| ()));
+        // A poisoned engine begins nothing.
+        if self.check_alive().is_ok() {
+            done = done.and(self.planner.maintain().map(|_| ()));
+        }
         self.meter.planner(&self.planner.stats());
         done.and(self.collect_orders())
     }

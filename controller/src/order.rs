@@ -15,6 +15,9 @@ pub enum OrderKind {
     /// Give up what is not submitted yet of the load of this id. It ends like any operation, by an
     /// acknowledgement of the load.
     Cancel,
+    /// Let the store of this id go before loads from now on: an allocation waits for it. Nothing
+    /// ends by this.
+    Raise,
 }
 
 /// One copy of whole widened pages that every rank carries out on its own shard.

@@ -4,6 +4,7 @@
 //! | target | what goes in | what must hold |
 //! |---|---|---|
 //! | [`config`] | text of a configuration | no panic; errors of one line; what is accepted survives a round trip |
+//! | [`engine_ops`] | a program of calls of the whole engine on stepped devices, with faults, and perhaps its end | invariants and no race after every call; what is read is right; an engine that breaks says why; no page is lost |
 //! | [`planner_ops`] | a program of calls of the planner, and how its copies end | its invariants after every call; no page is lost |
 //! | [`prefix_ops`] | a program of calls of the prefix index | its invariants after every call; a flat model agrees |
 //! | [`slot_lists`] | two slot lists | accepted exactly if a plain reading accepts them; page lists give the same plan; every rank copies exactly its rows |
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod engine_ops;
 pub mod planner_ops;
 pub mod prefix_ops;
 pub mod slot_lists;

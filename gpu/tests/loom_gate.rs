@@ -71,7 +71,7 @@ fn a_waiter_passes_only_after_its_group_was_submitted() {
 
 /// Fail. Both consumers of a group that never comes are told, as is who asks later.
 /// Bounds: 3 threads, 2 groups.
-// Seen to fail if `end` wakes nobody.
+// Seen to fail if `end` wakes nobody, and if it wakes one waiter.
 #[test]
 fn a_failure_reaches_every_waiter() {
     check(|| {
@@ -88,7 +88,7 @@ fn a_failure_reaches_every_waiter() {
 
 /// Fail. Who waits for what was submitted passes or is told, who waits for the rest is told.
 /// Bounds: 3 threads, 2 groups.
-// Seen to fail if `end` wakes one waiter.
+// Seen to fail if `end` wakes nobody.
 #[test]
 fn a_failure_and_a_submitted_group_leave_no_waiter_behind() {
     check(|| {
@@ -202,8 +202,8 @@ impl Event {
 /// event, as `LoadGate::synchronize` does: the event is recorded by then, and behind it the
 /// consumer sees what the copy wrote. The device works through its stream on a thread of its own.
 /// Bounds: 3 threads, 2 groups.
-// Seen to fail if `wait` returns before the group was submitted, and if the counter is stored with
-// relaxed order.
+// Seen to fail if `wait` does not ask for its own group, and if the counter is stored with relaxed
+// order.
 #[test]
 fn who_waits_for_the_event_behind_a_gate_sees_what_was_copied() {
     check(|| {
@@ -242,7 +242,7 @@ fn who_waits_for_the_event_behind_a_gate_sees_what_was_copied() {
 /// Complete, with a failure in the middle. Who passed the gate of the first group waits for its
 /// event and ends; who waits for the second is told, and waits for no event, since none was
 /// recorded. Bounds: 3 threads, 2 groups.
-// Seen to fail if `end` wakes one waiter.
+// Seen to fail if `end` wakes nobody, and if `wait` does not ask for its own group.
 #[test]
 fn a_failure_in_the_middle_leaves_nobody_at_an_event() {
     check(|| {

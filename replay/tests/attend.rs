@@ -56,7 +56,7 @@ fn no_output_is_off_on_either_trace_under_eviction() {
 #[test]
 fn outputs_of_what_came_are_right_whatever_copies_fail() {
     let mut config = config(Bundled::AgenticCcU64, 2);
-    config.faults = Some(RandomFaults { seed: 5, rate: 0.2 });
+    config.faults = Some(RandomFaults { seed: 5, rate: 0.5 });
     config.paranoid = true;
     let report = common::run(&config);
     sound(&report);

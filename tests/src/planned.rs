@@ -21,6 +21,8 @@ pub struct Planned {
     pub planner: Planner,
     /// Orders in flight.
     pub open: BTreeMap<OpId, Order>,
+    /// Stores that were raised.
+    pub raised: Vec<OpId>,
     usable: u64,
     l2_pages: u64,
 }
@@ -65,6 +67,7 @@ impl Planned {
         Self {
             planner,
             open: BTreeMap::new(),
+            raised: Vec::new(),
             usable: l1_pages,
             l2_pages: l2_pages.into(),
         }
@@ -78,8 +81,12 @@ impl Planned {
         let mut orders = Vec::new();
         self.planner.take_orders(&mut orders);
         for order in orders {
-            if order.kind != OrderKind::Cancel {
-                self.open.insert(order.op, order);
+            match order.kind {
+                OrderKind::Store | OrderKind::Load => {
+                    self.open.insert(order.op, order);
+                }
+                OrderKind::Raise => self.raised.push(order.op),
+                OrderKind::Cancel => {}
             }
         }
         self.check();

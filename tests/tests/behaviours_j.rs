@@ -62,14 +62,20 @@ fn b37_a_partial_load_reports_what_it_brings() {
         rig.cache(&keys);
         empty_l1(&mut rig);
         let held = rig.reserve(&chain(2, 8 - room), (8 - room as u64) * W);
-        let lease = rig.planner.load(NAMESPACE, &keys, 4 * W + 1).unwrap();
+        let outcome = rig.planner.load(NAMESPACE, &keys, 4 * W + 1).unwrap();
         rig.collect();
         if room == 0 {
-            assert!(lease.is_none());
+            // Told from a prefix of which nothing hits.
+            let refused = matches!(outcome, Some(Reserve::OutOfSpace { needed: 4, .. }));
+            assert!(refused, "{outcome:?}");
+            let nothing = rig.planner.load(NAMESPACE, &chain(9, 4), 4 * W + 1);
+            assert!(nothing.unwrap().is_none());
             assert!(rig.open.is_empty());
             continue;
         }
-        let lease = lease.unwrap();
+        let Some(Reserve::Granted(lease)) = outcome else {
+            panic!("{outcome:?}")
+        };
         assert_eq!(lease.hit_tokens_l2(), room as u64 * W);
         let load = rig.only(OrderKind::Load);
         assert_eq!(load.pages.len(), room);

@@ -141,12 +141,14 @@ fn a_load_on_a_failed_load_fails_with_it() {
             .planner
             .load(NAMESPACE, &keys, 4 * W + 1)
             .unwrap()
+            .and_then(Reserve::granted)
             .unwrap();
         let first = rig.only(OrderKind::Load);
         let below = rig
             .planner
             .load(NAMESPACE, &keys, 4 * W + 1)
             .unwrap()
+            .and_then(Reserve::granted)
             .unwrap();
         rig.collect();
         assert_eq!(below.loads().len(), 2);

@@ -33,7 +33,7 @@ impl Planner {
         }
         tracing::debug!(%op, good_pages = ack.good_pages, pages, "operation ended");
         if operation.order.kind == OrderKind::Store {
-            self.end_store(&operation.order, ack.good_pages as usize)?;
+            self.end_store(&operation, ack.good_pages as usize)?;
         } else if self.stands_on_a_load(&operation)? {
             operation.arrived = Some(ack.good_pages);
             self.operations.insert(op, operation);

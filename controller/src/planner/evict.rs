@@ -6,6 +6,7 @@ use striata_core::prefix::{Evicted, Namespace};
 
 use super::Planner;
 use super::events::EventTier;
+use super::store::Purpose;
 use crate::error::Error;
 use crate::residency::PageState;
 
@@ -18,6 +19,9 @@ pub struct Room {
     pub freeing: usize,
     /// The last of those stores.
     pub after: Option<OpId>,
+    /// Pages among the freed that are on no tier any more, since L2 had no room for them. Only
+    /// write-back tries to keep them.
+    pub dropped: usize,
 }
 
 impl Planner {
@@ -29,23 +33,28 @@ impl Planner {
     pub fn evict(&mut self, pages: usize) -> Result<Room, Error> {
         self.apply_releases()?;
         let coming = self.coming_l1();
-        self.free_l1(coming.saturating_add(pages))
+        self.free_l1(coming.saturating_add(pages), Purpose::MakeRoom)
     }
 
-    /// Evicts ahead of need until the configured number of pages is free, or will be once the
-    /// stores in flight are over that were started for it. Call it once a step.
+    /// Stores pages whose store was put off, as far as the cap on stores allows by now, and evicts
+    /// ahead of need until the configured number of pages is free, or will be once the stores in
+    /// flight are over that were started for it. Call it once a step.
+    ///
+    /// Under write-back nothing is dropped ahead of need: a page for which L2 has no room stays.
     ///
     /// # Errors
     /// Only broken bookkeeping.
     pub fn maintain(&mut self) -> Result<Room, Error> {
         self.apply_releases()?;
-        self.free_l1(self.config.free_watermark as usize)
+        self.store_deferred()?;
+        let watermark = self.config.free_watermark as usize;
+        self.free_l1(watermark, Purpose::MakeRoomAhead)
     }
 
     /// Evicts until `needed` pages are free on L1, as far as pages are evictable. Returns the free
     /// pages.
     pub(super) fn make_room_l1(&mut self, needed: usize) -> Result<usize, Error> {
-        self.free_l1(needed)?;
+        self.free_l1(needed, Purpose::MakeRoom)?;
         Ok(self.l1.free_pages())
     }
 
@@ -55,7 +64,7 @@ impl Planner {
         self.l1.free_pages() + self.freeing_pages
     }
 
-    fn free_l1(&mut self, needed: usize) -> Result<Room, Error> {
+    fn free_l1(&mut self, needed: usize, purpose: Purpose) -> Result<Room, Error> {
         let mut room = Room::default();
         let short = needed.saturating_sub(self.coming_l1());
         if short == 0 {
@@ -68,7 +77,7 @@ impl Planner {
         // A page without a copy hides those above it that have one, so one pass may not be enough.
         loop {
             let short = needed.saturating_sub(self.coming_l1());
-            if short == 0 || !self.store_or_evict(short, &mut room)? {
+            if short == 0 || !self.store_or_evict(short, purpose, &mut room)? {
                 return Ok(room);
             }
         }
@@ -76,18 +85,27 @@ impl Planner {
 
     /// Evicts what has a copy on L2 and starts to store what has none. False if nothing has left
     /// L1, so that another pass would do no more.
-    fn store_or_evict(&mut self, pages: usize, room: &mut Room) -> Result<bool, Error> {
+    fn store_or_evict(
+        &mut self,
+        pages: usize,
+        purpose: Purpose,
+        room: &mut Room,
+    ) -> Result<bool, Error> {
         let mut unstored = std::mem::take(&mut self.unstored);
         unstored.clear();
         let mut freed = self
             .evicting(|index, evicted| index.evict_l1_store_first(pages, evicted, &mut unstored))?;
-        let stored = self.store_pages(&unstored, true)?;
+        let stored = self.store_pages(&mut unstored, purpose);
         self.unstored = unstored;
+        let stored = stored?;
         room.freeing += stored.pages;
         room.after = stored.op.or(room.after);
         // What found no room on L2 is dropped: the allocation does not wait for ever.
         if stored.skipped > 0 {
+            let before = self.stats.evicted_pages_dropped;
             freed += self.evict_l1(stored.skipped)?;
+            let dropped = self.stats.evicted_pages_dropped - before;
+            room.dropped += usize::try_from(dropped).unwrap_or(usize::MAX);
         }
         room.freed += freed;
         Ok(freed > 0)
@@ -149,6 +167,7 @@ impl Planner {
     fn free_evicted(&mut self, evicted: &Evicted) -> Result<(), Error> {
         for &page in &evicted.l1 {
             self.l1_states.step(page, PageState::Free)?;
+            self.deferred.forget(page);
         }
         self.l1.free(&evicted.l1)?;
         for &page in &evicted.l2 {

@@ -5,7 +5,7 @@ use striata_core::prefix::{Namespace, PageKey, PathLock};
 use striata_core::{FenceId, L1Page, OpId, PagePair};
 
 use super::events::EventTier;
-use super::{Ack, Draft, Lease, Operation, Planner};
+use super::{Ack, Draft, Operation, Planner, Reserve};
 use crate::error::Error;
 use crate::order::{Order, OrderKind};
 use crate::residency::PageState;
@@ -15,6 +15,8 @@ use crate::residency::PageState;
 pub(super) struct Hits {
     pub(super) l1: usize,
     pub(super) loaded: usize,
+    /// Pages on L2 after those that are computed again: threshold or quota.
+    pub(super) declined: usize,
 }
 
 impl Hits {
@@ -26,7 +28,8 @@ impl Hits {
 impl Planner {
     /// Brings a prefix to L1 without reserving anything beside: the lease covers exactly the pages
     /// that hit, and as many of those on L2 as L1 has room for are loaded, leading pages first.
-    /// None if nothing hits.
+    /// None if nothing hits, or nothing that is loaded back; what hits on L2 alone and has no room
+    /// for a page is refused as by [`Planner::reserve`].
     ///
     /// # Errors
     /// Too few keys; no lease slot.
@@ -35,7 +38,7 @@ impl Planner {
         namespace: Namespace,
         keys: &[PageKey],
         tokens: u64,
-    ) -> Result<Option<Lease>, Error> {
+    ) -> Result<Option<Reserve>, Error> {
         self.apply_releases()?;
         self.check_keys(keys, tokens)?;
         self.leases.check_room()?;
@@ -47,18 +50,24 @@ impl Planner {
                 .acquire_prefix(namespace.root(), &keys[..hits.pages()]);
             let room = self.make_room_l1(hits.loaded);
             self.index.release(lock)?;
+            let wanted = hits.loaded;
             hits.loaded = hits.loaded.min(room?);
+            if hits.pages() == 0 {
+                return Ok(Some(self.short_of(wanted as u64)));
+            }
         }
         if hits.pages() == 0 {
             return Ok(None);
         }
+        self.stats.declined_load_pages += hits.declined as u64;
         let path = &keys[..hits.pages()];
         let lock = self.index.acquire_prefix(namespace.root(), path);
         self.read_path(&lock, hits)?;
         let own = (hits.loaded > 0).then(|| self.index.acquire_prefix(namespace.root(), path));
         let id = self.grant(lock, own, path, hits, hits.loaded)?;
         let tokens = hits.pages() as u64 * self.stripe.widened_page();
-        self.hand_out(id, tokens, hits).map(Some)
+        let lease = self.hand_out(id, tokens, hits)?;
+        Ok(Some(Reserve::Granted(lease)))
     }
 
     /// Matches, and obeys threshold and quota.
@@ -78,8 +87,12 @@ impl Planner {
             .map_or(on_l2, |quota| on_l2.min(quota as usize));
         let enough = quota as u64 * self.stripe.widened_page() >= self.config.load_back_threshold;
         let loaded = if enough { quota } else { 0 };
-        self.stats.declined_load_pages += (on_l2 - loaded) as u64;
-        Ok(Hits { l1, loaded })
+        let declined = on_l2 - loaded;
+        Ok(Hits {
+            l1,
+            loaded,
+            declined,
+        })
     }
 
     /// Pages whose load was told to stop are no hit, nor is anything after them.
@@ -136,8 +149,8 @@ impl Planner {
             kind,
             pages,
             after,
-            urgent: false,
             lock: own_lock,
+            freeing: false,
         });
         for &page in targets {
             self.l1_states.step(page, PageState::Loading)?;

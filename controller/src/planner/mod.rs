@@ -7,6 +7,7 @@
 
 mod ack;
 mod confirm;
+mod deferred;
 mod events;
 mod evict;
 mod grow;
@@ -34,6 +35,7 @@ use crate::order::{Ack, Order, OrderKind};
 use crate::page_set::PageSet;
 use crate::release_stack::ReleaseStack;
 use crate::residency::{PageState, Residency};
+use deferred::Deferred;
 use lease_table::LeaseTable;
 
 pub use confirm::Confirm;
@@ -70,9 +72,11 @@ pub struct PlannerConfig {
     pub duplicates_first: bool,
     /// Most leases held at a time, 1 to 2^20.
     pub max_leases: u32,
-    /// Most pages that stores in flight may have together; more are deferred.
+    /// Most pages that stores in flight may have together, 1 at least; more are deferred, and
+    /// [`Planner::maintain`] stores them.
     pub max_store_pages: Option<u32>,
-    /// Pages of L1 that [`Planner::maintain`] keeps free by evicting ahead of need.
+    /// Pages of L1 that [`Planner::maintain`] keeps free by evicting ahead of need; fewer than L1
+    /// has.
     pub free_watermark: u32,
     /// Whether cache events are kept for [`Planner::take_events`].
     pub events: bool,
@@ -118,6 +122,19 @@ impl PlannerConfig {
                 "max_leases is {leases}: 1 to {MAX_LEASES} can be held"
             ));
         }
+        if self.max_store_pages == Some(0) {
+            return refused(
+                "max_store_pages is 0: a store has a page at least; L2 is turned off by l2_pages"
+                    .to_owned(),
+            );
+        }
+        let (watermark, usable) = (self.free_watermark, self.pool.usable_pages());
+        if watermark > 0 && watermark >= usable {
+            return refused(format!(
+                "free_watermark {watermark} would keep all {usable} pages of L1 free: a page at \
+                 least is cached"
+            ));
+        }
         if most < pages {
             return refused(format!(
                 "l2_max_pages {most} is below the {pages} pages of L2"
@@ -148,6 +165,8 @@ struct Operation {
     arrived: Option<u32>,
     /// No lease wanted it any more, and it was told to stop.
     cancelled: bool,
+    /// A store whose pages leave L1 after it.
+    freeing: bool,
 }
 
 impl Operation {
@@ -163,8 +182,8 @@ struct Draft {
     kind: OrderKind,
     pages: Vec<PagePair>,
     after: Option<FenceId>,
-    urgent: bool,
     lock: Option<PathLock>,
+    freeing: bool,
 }
 
 /// How a prefix stands in the tiers.
@@ -198,8 +217,10 @@ pub struct Planner {
     storing: PageSet<L1>,
     /// Pages of stores in flight.
     storing_pages: u32,
-    /// Pages of urgent stores in flight: they leave L1 once they are stored.
+    /// Pages of stores in flight that leave L1 once they are stored.
     freeing_pages: usize,
+    /// Pages whose store waits.
+    deferred: Deferred,
     /// Loads in flight that no lease wants any more.
     cancelled: u32,
     events: Vec<KvEvent>,
@@ -260,6 +281,7 @@ impl Planner {
             storing: PageSet::new(pages),
             storing_pages: 0,
             freeing_pages: 0,
+            deferred: Deferred::new(pages),
             cancelled: 0,
             events: Vec::new(),
             leases: LeaseTable::new(config.max_leases),
@@ -344,6 +366,12 @@ impl Planner {
         self.step_running = true;
     }
 
+    /// The fence that the next [`Planner::step_end`] will stand for.
+    #[must_use]
+    pub const fn open_fence(&self) -> FenceId {
+        self.open_fence
+    }
+
     /// The running step has been submitted; its fence stands for all that it read and wrote.
     pub const fn step_end(&mut self) -> FenceId {
         let fence = self.open_fence;
@@ -372,10 +400,35 @@ impl Planner {
     /// the oldest operation in flight.
     fn wait_for(&self) -> Option<OpId> {
         let running = |operation: &&Operation| operation.good_pages.is_none();
-        let makes_room = |operation: &&Operation| operation.order.urgent && running(operation);
+        let makes_room = |operation: &&Operation| operation.freeing && running(operation);
         let last = self.operations.values().rev().find(makes_room);
         let waited = last.or_else(|| self.operations.values().find(running));
         waited.map(|operation| operation.order.op)
+    }
+
+    /// Lets the stores that a request waits for go before loads: `after`, and those before it that
+    /// make room as well.
+    fn raise(&mut self, after: OpId) {
+        for (&op, operation) in self.operations.range_mut(..=after) {
+            let waited = op == after || operation.freeing;
+            let order = &mut operation.order;
+            if !waited || order.urgent || order.kind != OrderKind::Store {
+                continue;
+            }
+            order.urgent = true;
+            // Nobody may have seen the order yet.
+            let planned = self.orders.iter_mut().find(|planned| planned.op == op);
+            match planned {
+                Some(planned) => planned.urgent = true,
+                None => self.orders.push(Order {
+                    op,
+                    kind: OrderKind::Raise,
+                    pages: Vec::new(),
+                    after: None,
+                    urgent: true,
+                }),
+            }
+        }
     }
 
     fn issue(&mut self, draft: Draft) -> OpId {
@@ -385,16 +438,16 @@ impl Planner {
             kind,
             pages,
             after,
-            urgent,
             lock,
+            freeing,
         } = draft;
-        tracing::debug!(%op, ?kind, pages = pages.len(), urgent, "operation planned");
+        tracing::debug!(%op, ?kind, pages = pages.len(), freeing, "operation planned");
         let order = Order {
             op,
             kind,
             pages,
             after,
-            urgent,
+            urgent: false,
         };
         self.orders.push(order.clone());
         let operation = Operation {
@@ -405,6 +458,7 @@ impl Planner {
             good_pages: None,
             arrived: None,
             cancelled: false,
+            freeing,
         };
         self.operations.insert(op, operation);
         op

@@ -17,20 +17,33 @@ use crate::residency::PageState;
 pub enum Reserve {
     /// The request has its page table.
     Granted(Lease),
-    /// Pages are missing that a copy in flight still holds; ask again once it has ended.
+    /// Pages are missing that a copy in flight still holds; ask again once it has ended. Stores
+    /// that are waited for go before loads from now on.
     NotNow {
-        /// The oldest operation in flight.
+        /// The last store that makes room, if one does, else the oldest operation in flight.
         after: OpId,
     },
     /// The request does not fit beside what is held.
     OutOfSpace {
-        /// Pages that the request needs on L1 beside its hits.
+        /// Pages that the request needs on L1 beside its hits; its whole table, hits or not, if L1
+        /// could never have that.
         needed: u64,
         /// Pages that are free after eviction.
         available: u64,
         /// Pages that could still be evicted.
         evictable: u64,
     },
+}
+
+impl Reserve {
+    /// The lease, if one was granted.
+    #[must_use]
+    pub fn granted(self) -> Option<Lease> {
+        match self {
+            Self::Granted(lease) => Some(lease),
+            Self::NotNow { .. } | Self::OutOfSpace { .. } => None,
+        }
+    }
 }
 
 impl Planner {
@@ -68,6 +81,7 @@ impl Planner {
         if self.make_room_l1(fresh)? < fresh {
             return self.refuse(lock, fresh as u64);
         }
+        self.stats.declined_load_pages += hits.declined as u64;
         let own = (hits.loaded > 0).then(|| self.index.acquire_prefix(namespace.root(), path));
         let id = self.grant(lock, own, keys, hits, fresh)?;
         Ok(Reserve::Granted(self.hand_out(id, tokens, hits)?))
@@ -111,9 +125,12 @@ impl Planner {
     }
 
     /// The answer to a request for which room could not be made.
-    fn short_of(&mut self, needed: u64) -> Reserve {
+    pub(super) fn short_of(&mut self, needed: u64) -> Reserve {
         match self.wait_for() {
-            Some(after) => Reserve::NotNow { after },
+            Some(after) => {
+                self.raise(after);
+                Reserve::NotNow { after }
+            }
             None => self.out_of_space(needed),
         }
     }

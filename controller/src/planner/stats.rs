@@ -27,11 +27,14 @@ pub struct PlannerStats {
     pub store_pages: u64,
     /// Pages that stores brought.
     pub stored_pages: u64,
+    /// Pages that stores brought although their namespace had been reset meanwhile: no copies.
+    pub forgotten_store_pages: u64,
     /// Pages that stores did not bring.
     pub failed_store_pages: u64,
     /// Pages that were due for a store and found no room on L2.
     pub skipped_store_pages: u64,
-    /// Pages whose store waits because too many are in flight.
+    /// Pages whose store was put off because too many were in flight, or, ahead of need, for room on
+    /// L2; each once, however often it was asked for meanwhile.
     pub deferred_store_pages: u64,
     /// Loads that every lease let go before they ended.
     pub cancelled_loads: u64,

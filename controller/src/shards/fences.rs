@@ -13,8 +13,8 @@ use crate::error::Error;
 #[derive(Debug)]
 pub(super) struct Fences<D: Device> {
     recorded_until: FenceId,
-    /// By rank; none where the device failed.
-    events: BTreeMap<FenceId, Vec<Option<D::Event>>>,
+    /// By rank.
+    events: BTreeMap<FenceId, Vec<D::Event>>,
 }
 
 impl<D: Device> Default for Fences<D> {
@@ -37,10 +37,9 @@ impl<D: Device> Fences<D> {
             .get(&fence)
             .and_then(|events| events.get(rank))
             .cloned()
-            .flatten()
     }
 
-    pub(super) fn record(&mut self, fence: FenceId, events: Vec<Option<D::Event>>) {
+    pub(super) fn record(&mut self, fence: FenceId, events: Vec<D::Event>) {
         self.recorded_until = self.recorded_until.max(fence);
         self.events.insert(fence, events);
     }
@@ -49,9 +48,7 @@ impl<D: Device> Fences<D> {
     pub(super) fn forget_complete(&mut self, shards: &[Shard<D>]) -> Result<(), Error> {
         while let Some(entry) = self.events.first_entry() {
             for (shard, event) in shards.iter().zip(entry.get()) {
-                if let Some(event) = event
-                    && !shard.device.is_complete(event)?
-                {
+                if !shard.device.is_complete(event)? {
                     return Ok(());
                 }
             }

@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use striata_core::{FenceId, OpId, PagePair, PoolGeometry, Stripe};
-use striata_gpu::Device;
 use striata_gpu::planes::L1Planes;
 use striata_gpu::transfer::{
     Completion, GateError, LoadGate, LoadJob, StoreJob, TransferConfig, TransferError,
 };
+use striata_gpu::{Device, GpuError};
 use striata_host::HostPool;
 
 use crate::error::{Error, place};
@@ -208,14 +208,22 @@ impl<D: Device> ShardGroup<D> {
     /// # Errors
     /// A rank that refuses it.
     pub fn submit(&mut self, order: Order) -> Result<(), Error> {
-        if order.kind == OrderKind::Cancel {
-            self.cancel(order.op);
-            return Ok(());
+        match order.kind {
+            OrderKind::Cancel => {
+                self.cancel(order.op);
+                return Ok(());
+            }
+            OrderKind::Raise => {
+                self.raise(order.op);
+                return Ok(());
+            }
+            OrderKind::Store | OrderKind::Load => {}
         }
         if order
             .after
             .is_some_and(|fence| !self.fences.is_recorded(fence))
         {
+            tracing::debug!(op = %order.op, after = ?order.after, "operation waits for the end of a step");
             self.held.push_back(order);
             return Ok(());
         }
@@ -224,6 +232,7 @@ impl<D: Device> ShardGroup<D> {
         let issued = self.shards.iter().map(|s| s.device.now()).min();
         let parts = (self.shards.len(), 1 + self.sides.len());
         let what = (op, order.kind);
+        tracing::debug!(%op, kind = ?order.kind, pages = pages.len(), "operation given to the ranks");
         let mut pending = Pending::new(what, pages.len(), issued.unwrap_or_default(), parts);
         let (mut none_took, mut submitted) = (false, Ok(()));
         for (rank, shard) in self.shards.iter().enumerate() {
@@ -267,6 +276,18 @@ impl<D: Device> ShardGroup<D> {
         self.held.iter().any(|order| order.op == op)
     }
 
+    /// Lets a store go before loads.
+    fn raise(&mut self, op: OpId) {
+        tracing::debug!(%op, "store raised");
+        if let Some(order) = self.held.iter_mut().find(|order| order.op == op) {
+            order.urgent = true;
+            return;
+        }
+        for pool in self.shards.iter().flat_map(Shard::pools) {
+            pool.engine.raise(op);
+        }
+    }
+
     /// Gives up what is not submitted of a load. One that a rank has submitted to its end runs on
     /// there; the least of all ranks counts.
     fn cancel(&mut self, op: OpId) {
@@ -281,10 +302,13 @@ impl<D: Device> ShardGroup<D> {
     }
 
     /// Records `fence` behind what each rank's stream holds now, and submits orders that waited
-    /// for it.
+    /// for it. Where a rank does not record, the fence is not recorded at all: what waits for it
+    /// goes on waiting, and the call can be made again. Once a device is lost nothing will ever
+    /// be settled there, and what waits ends with no good page.
     ///
     /// # Errors
-    /// Not one stream a rank; a device that fails.
+    /// Not one stream a rank; [`Error::Fence`], if a rank did not record; a rank that refuses an
+    /// order that waited.
     pub fn record_fence(&mut self, fence: FenceId, streams: &[D::Stream]) -> Result<(), Error> {
         let (given, ranks) = (streams.len(), self.shards.len());
         if given != ranks {
@@ -295,22 +319,47 @@ impl<D: Device> ShardGroup<D> {
             });
         }
         let mut events = Vec::with_capacity(ranks);
-        let mut done = Ok(());
-        for (shard, stream) in self.shards.iter().zip(streams) {
+        for (rank, (shard, stream)) in self.shards.iter().zip(streams).enumerate() {
             let recorded = shard.device.event().and_then(|event| {
                 shard.device.record(&event, stream)?;
                 Ok(event)
             });
-            events.push(recorded.as_ref().ok().cloned());
-            done = done.and(recorded.map(|_| ()));
+            match recorded {
+                Ok(event) => events.push(event),
+                Err(source) => return Err(self.not_recorded(fence, rank, source)),
+            }
         }
-        // A rank that fails settles nothing any more; the others go on.
-        let mut done = done.map_err(Error::from);
         self.fences.record(fence, events);
+        tracing::debug!(%fence, held = self.held.len(), "end of a step recorded");
+        let mut done = Ok(());
         for order in std::mem::take(&mut self.held) {
             done = done.and(self.submit(order));
         }
         done
+    }
+
+    fn not_recorded(&mut self, fence: FenceId, rank: usize, source: GpuError) -> Error {
+        let is_lost = matches!(source, GpuError::Lost { .. });
+        let error = Error::Fence {
+            rank,
+            fence,
+            source,
+        };
+        if is_lost {
+            self.fault.get_or_insert_with(|| error.to_string());
+            let ends = self.held.drain(..);
+            self.ended.extend(ends.map(|order| Ack {
+                op: order.op,
+                good_pages: 0,
+            }));
+        }
+        error
+    }
+
+    /// Whether a fence was recorded on every rank.
+    #[must_use]
+    pub fn is_recorded(&self, fence: FenceId) -> bool {
+        self.fences.is_recorded(fence)
     }
 
     /// Collects what has ended on all ranks in all pools. Never blocks.
@@ -338,6 +387,7 @@ impl<D: Device> ShardGroup<D> {
                     let Some(good_pages) = pending.ended(rank, pool.id(), done) else {
                         continue;
                     };
+                    tracing::debug!(%op, good_pages, "operation ended on every rank");
                     acks.push(Ack { op, good_pages });
                     let pending = self.pending.remove(&op);
                     reports.extend(pending.map(|pending| pending.into_report(good_pages)));

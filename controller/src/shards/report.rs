@@ -55,7 +55,7 @@ impl Pending {
             op,
             direction: match kind {
                 OrderKind::Store => Direction::DeviceToHost,
-                OrderKind::Load | OrderKind::Cancel => Direction::HostToDevice,
+                OrderKind::Load | OrderKind::Cancel | OrderKind::Raise => Direction::HostToDevice,
             },
             pages,
             good_pages: u32::try_from(pages).unwrap_or(u32::MAX),

@@ -64,8 +64,8 @@ fn planner(input: &Input) -> (Planner, u64, u64) {
     config.write_policy = WritePolicy::ALL[pick(input.write_policy, WritePolicy::ALL.len())];
     config.load_back_threshold = input.threshold.into();
     config.load_back_quota = input.quota.map(|quota| u32::from(quota % 8));
-    config.max_store_pages = input.max_store_pages.map(|pages| u32::from(pages % 8));
-    config.free_watermark = u32::from(input.watermark % 8);
+    config.max_store_pages = input.max_store_pages.map(|pages| 1 + u32::from(pages % 8));
+    config.free_watermark = u32::from(input.watermark % 8).min(pool.usable_pages() - 1);
     config.full_length_hits = input.full_length_hits;
     config.duplicates_first = input.duplicates_first;
     config.max_leases = MAX_LEASES;
@@ -156,7 +156,7 @@ impl Machine {
         let mut orders = Vec::new();
         self.planner.take_orders(&mut orders);
         for order in orders {
-            if order.kind != OrderKind::Cancel {
+            if matches!(order.kind, OrderKind::Store | OrderKind::Load) {
                 assert!(!order.pages.is_empty());
                 self.open.insert(order.op, order);
             }
@@ -193,11 +193,11 @@ impl Machine {
             .planner
             .load(namespace(path.root()), &keys_of(&symbols), tokens);
         match loaded {
-            Ok(Some(lease)) => {
+            Ok(Some(Reserve::Granted(lease))) => {
                 let pages = lease.pages().len();
                 self.granted(lease, path.root(), symbols[..pages].to_vec());
             }
-            Ok(None) | Err(Error::TooManyLeases { .. }) => {}
+            Ok(_) | Err(Error::TooManyLeases { .. }) => {}
             Err(other) => panic!("{other}"),
         }
     }

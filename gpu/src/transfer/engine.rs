@@ -183,6 +183,13 @@ impl<D: Device> TransferEngine<D> {
         given_up.units
     }
 
+    /// Lets what is not submitted yet of the store `op` go before loads, as if it had been urgent
+    /// from the start: somebody waits for its end by now. Nothing happens if it is not here, or was
+    /// submitted to its end. Never waits.
+    pub fn raise(&self, op: OpId) {
+        self.core.work.raise(op);
+    }
+
     /// Copies pages and returns when they are there. The order against compute is the caller's;
     /// `poll` says nothing of it.
     ///

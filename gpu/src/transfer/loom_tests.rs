@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The submission protocol under every interleaving of at most three threads with two preemptions,
-//! or as many as `LOOM_MAX_PREEMPTIONS` says: [`WorkQueue`] with [`Window`] and [`GateState`], as the engine puts them together.
+//! or as many as `LOOM_MAX_PREEMPTIONS` says: [`WorkQueue`] with [`Window`] and [`GateState`], as
+//! the engine puts them together.
 //!
 //! Properties of every model, asked when all threads are joined:
 //! - no job is lost: each that was taken in ended once, whole, cancelled, failed or dropped;
@@ -193,6 +194,7 @@ fn submitter(world: &Arc<World>) -> thread::JoinHandle<()> {
 
 /// Bounds: 2 threads, 2 jobs of 2 groups, a window of 2 groups. The window is refilled as groups
 /// end, and everything is submitted whole.
+// Seen to fail if `push` wakes nobody, and if `finish` does not.
 #[test]
 fn what_is_pushed_is_submitted_whole_through_a_full_window() {
     check(|| {
@@ -211,6 +213,8 @@ fn what_is_pushed_is_submitted_whole_through_a_full_window() {
 
 /// Bounds: 3 threads, 1 job of 2 groups; cancellation at any point of submission. The number that
 /// `cancel` returns, the end and the gate agree; what was submitted can be passed.
+// Seen to fail if a job in hand does not hear of its cancellation, and if one that is not in hand is
+// left in the queue.
 #[test]
 fn a_cancellation_ends_a_job_once_and_says_what_it_dropped() {
     check(|| {
@@ -239,6 +243,7 @@ fn a_cancellation_ends_a_job_once_and_says_what_it_dropped() {
 }
 
 /// Bounds: 3 threads, 2 cancellers of 1 job of 2 groups. One of them, at most, drops groups.
+// Seen to fail if a job is cancelled that is cancelled already.
 #[test]
 fn two_cancellations_end_a_job_once() {
     check(|| {
@@ -262,6 +267,7 @@ fn two_cancellations_end_a_job_once() {
 
 /// Bounds: 3 threads, 2 jobs of 2 groups, nothing in the window ends. The job that is waited for is
 /// submitted past the full window, and the waiter goes on.
+// Seen to fail if `promote` changes nothing.
 #[test]
 fn a_waiter_promotes_its_job_past_a_full_window() {
     check(|| {
@@ -293,6 +299,7 @@ fn a_waiter_promotes_its_job_past_a_full_window() {
 
 /// Bounds: 3 threads, 2 jobs of 2 groups, one cancelled, the queue closed in the middle. What was
 /// begun is submitted whole, what was not is dropped, and every waiter gets an answer.
+// Seen to fail if closing drops jobs in hand, and if it wakes nobody.
 #[test]
 fn closing_in_the_middle_ends_every_job_once() {
     check(|| {
@@ -322,6 +329,7 @@ fn closing_in_the_middle_ends_every_job_once() {
 
 /// Bounds: 3 threads, a push against a failure and a closing. A job is refused, failed, dropped or
 /// whole, never lost, and its gate answers.
+// Seen to fail if closing drops jobs in hand, and if it wakes nobody.
 #[test]
 fn a_failure_and_a_closing_lose_no_job_that_comes_meanwhile() {
     check(|| {

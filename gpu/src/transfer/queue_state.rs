@@ -142,6 +142,13 @@ impl<J, E: Clone> QueueState<J, E> {
         }
     }
 
+    /// Lets the stores of `op` go before loads from now on.
+    pub(super) fn raise(&mut self, op: OpId) {
+        for entry in self.stores.iter_mut().filter(|entry| entry.ticket.op == op) {
+            entry.ticket.urgent = true;
+        }
+    }
+
     /// Gives up what is not submitted of the loads of `op`; a unit in hand is still submitted.
     pub(super) fn cancel(&mut self, op: OpId) -> GivenUp<J> {
         let (mut jobs, mut units) = (Vec::new(), 0);

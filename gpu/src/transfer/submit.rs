@@ -170,6 +170,10 @@ impl<D: Device> Submitter<D> {
     pub(super) fn perform(&mut self, core: &Core<D>, turn: Turn<Job<D>, GpuError>) {
         let Turn { id, job, action } = turn;
         let mut job = job;
+        if action == Action::Begin {
+            let (op, rank) = (job.keeper.gate().op(), core.config.rank);
+            tracing::debug!(%op, ?rank, direction = ?job.plan.direction, units = job.keeper.gate().unit_count(), "copies of an operation begin");
+        }
         let done = match action {
             Action::Begin => order(core, &job),
             Action::Unit => self.submit_unit(core, &mut job),

@@ -103,6 +103,12 @@ impl<J, E: Clone> WorkQueue<J, E> {
         self.work.notify_one();
     }
 
+    /// Lets the stores of `op` go before loads from now on.
+    pub(super) fn raise(&self, op: OpId) {
+        self.state.lock().raise(op);
+        self.work.notify_one();
+    }
+
     /// Gives up what is not submitted of the loads of `op`.
     pub(super) fn cancel(&self, op: OpId) -> GivenUp<J> {
         self.state.lock().cancel(op)

@@ -99,6 +99,28 @@ fn an_urgent_store_goes_before_loads_at_the_next_group() {
     assert_eq!(done, [1, 3, 2]);
 }
 
+/// Seen to fail if a raise reaches no store that is queued.
+#[test]
+fn a_store_that_is_raised_goes_before_loads_at_the_next_group() {
+    let (rig, _) = narrow(1 << 20);
+    let gate = rig.engine.load(rig.load_job(1, &THREE)).unwrap();
+    assert!(rig.engine.pump() && rig.engine.pump());
+    rig.engine.store(rig.store_job(2, &[(7, 7)])).unwrap();
+    rig.engine.store(rig.store_job(3, &[(8, 8)])).unwrap();
+    for op in [3, 1, 9] {
+        rig.engine.raise(OpId::new(op));
+    }
+    let mut seen = Vec::new();
+    while rig.engine.pump() {
+        let groups = gate.submitted_groups().unwrap();
+        seen.push((groups, rig.engine.stats().stores.queued_jobs));
+    }
+    assert_eq!(seen, [(1, 2), (1, 1), (2, 1), (3, 1), (3, 1), (3, 0)]);
+    rig.engine.drain().unwrap();
+    let done: Vec<_> = rig.poll().iter().map(|done| done.op.get()).collect();
+    assert_eq!(done, [1, 3, 2]);
+}
+
 #[test]
 fn a_load_that_was_not_begun_is_given_up_whole_and_at_once() {
     let (rig, scheduler) = narrow(0);

@@ -190,6 +190,8 @@ fn tell_all(sizes: Sizes, class: OpClass, faults: &[Fault]) -> usize {
     told
 }
 
+/// Seen to fail if the pages of an operation are those of its last part, and if stores do not wait
+/// for the fence of their pages.
 #[test]
 fn every_fault_at_every_copy() {
     let told = tell_all(SIZES, OpClass::Copy, &FAULTS);
@@ -198,18 +200,22 @@ fn every_fault_at_every_copy() {
 
 /// The end of a step among them: what is stored or loaded behind a fence that was not recorded is
 /// what it was meant to be, or nothing.
+///
+/// Seen to fail if a fence that could not be recorded counts as recorded.
 #[test]
 fn every_fault_at_every_event_record() {
     let told = tell_all(SIZES, OpClass::Record, &FAULTS[1..]);
     assert!(told > 100, "{told}");
 }
 
+/// Seen to fail if stores do not wait for the fence of their pages.
 #[test]
 fn every_fault_at_every_event_wait() {
     let told = tell_all(SIZES, OpClass::Wait, &FAULTS[1..]);
     assert!(told > 100, "{told}");
 }
 
+/// Seen to fail if stores do not wait for the fence of their pages.
 #[test]
 fn every_fault_at_every_kernel() {
     let told = tell_all(SIZES, OpClass::Kernel, &FAULTS[1..]);
@@ -217,6 +223,8 @@ fn every_fault_at_every_kernel() {
 }
 
 /// In some of the copies the main pool goes wrong, in the others the pool beside it.
+///
+/// Seen to fail as [`every_fault_at_every_copy`].
 #[test]
 fn every_fault_at_every_copy_of_two_pools() {
     let told = tell_all(MIXED, OpClass::Copy, &FAULTS);

@@ -3,52 +3,57 @@
 
 use striata::core::prefix::PageKey;
 use striata::gpu::GpuError;
-use striata::gpu::sim::{FaultPlan, OpClass};
+use striata::gpu::sim::FaultPlan;
 use striata::{Confirm, Error, KvEvent, Lease, PlannerStats, Prefix, Reserve};
-use striata_tests::model::{Content, Model, contents_of, keys_of};
-use striata_tests::stepped::{Forward, Stepped, namespace};
 
 use super::droppers::{Away, Droppers};
 use super::ops::{Op, Path, Program, ROOTS};
+use crate::model::{Content, Model, contents_of, keys_of};
+use crate::stepped::{Forward, Stepped, namespace};
 
 /// A lease that is held, and what its request has done.
 #[derive(Debug)]
-struct Request {
-    lease: Lease,
-    number: u64,
-    root: u8,
-    epoch: u64,
+pub(super) struct Request {
+    pub(super) lease: Lease,
+    pub(super) number: u64,
+    pub(super) root: u8,
+    pub(super) epoch: u64,
     /// Whole pages of the request that have keys.
-    path: Vec<u8>,
+    pub(super) path: Vec<u8>,
     /// Content of the table.
-    contents: Vec<Content>,
+    pub(super) contents: Vec<Content>,
     /// Leading pages whose rows exist once the loads have come and what was enqueued has run.
-    written: usize,
-    forwards: Vec<Forward>,
-    confirmed: Option<Confirm>,
+    pub(super) written: usize,
+    pub(super) forwards: Vec<Forward>,
+    pub(super) confirmed: Option<Confirm>,
 }
 
 /// An engine beside its model. The model lets a request's pages go when the request is handed to
 /// whoever drops it, so it allows the release to take effect at any time after that.
 #[derive(Debug)]
-pub(crate) struct Machine<'a> {
-    engine: Stepped,
-    model: Model,
-    requests: Vec<Request>,
+pub struct Machine<'a> {
+    pub(super) engine: Stepped,
+    pub(super) model: Model,
+    pub(super) requests: Vec<Request>,
     next: u64,
-    step_running: bool,
+    pub(super) step_running: bool,
     full_length_hits: bool,
-    l1_pages: usize,
+    pub(super) l1_pages: usize,
     events: Vec<KvEvent>,
     /// Who drops leases beside the calls; none if calls wait until they are dropped.
     droppers: Option<&'a Droppers>,
-    away: Away,
+    pub(super) away: Away,
     /// Calls that began while a lease was on its way.
     overlaps: u64,
 }
 
 impl<'a> Machine<'a> {
-    pub(crate) fn new(program: &Program, droppers: &'a Droppers) -> Self {
+    /// An engine for `program`.
+    ///
+    /// # Panics
+    /// Sizes that the engine refuses.
+    #[must_use]
+    pub fn new(program: &Program, droppers: &'a Droppers) -> Self {
         Self {
             droppers: program.concurrent.then_some(droppers),
             away: Away::default(),
@@ -67,7 +72,10 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs one call, if it can be made, and checks everything.
-    pub(crate) fn step(&mut self, op: &Op) {
+    ///
+    /// # Panics
+    /// What does not hold.
+    pub fn step(&mut self, op: &Op) {
         self.overlaps += u64::from(self.away.count() > 0);
         match *op {
             Op::Serve { path, settled } => self.serve_beside(path, settled),
@@ -112,12 +120,12 @@ impl<'a> Machine<'a> {
             }),
             Op::Fault {
                 rank,
-                direction,
+                class,
                 nth,
                 fault,
             } => {
                 let rank = usize::from(rank) % self.engine.ranks();
-                let plan = FaultPlan::new().with(OpClass::CopyOf(direction), nth.into(), fault);
+                let plan = FaultPlan::new().with(class, nth.into(), fault);
                 self.engine.device(rank).arm(&plan);
             }
             Op::Release => self.engine.release_faults(),
@@ -211,8 +219,9 @@ impl<'a> Machine<'a> {
         };
         let away = self.away.count();
         match self.engine.cache.load(namespace(root), prefix) {
-            Ok(None) => {}
-            Ok(Some(lease)) => {
+            Ok(None | Some(Reserve::NotNow { .. })) => {}
+            Ok(Some(Reserve::OutOfSpace { needed, .. })) => self.check_refusal(needed, away),
+            Ok(Some(Reserve::Granted(lease))) => {
                 let pages = lease.pages().len();
                 assert_eq!(lease.hit_tokens(), pages as u64 * self.engine.page_tokens());
                 self.granted(lease, root, symbols[..pages].to_vec());
@@ -222,7 +231,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn granted(&mut self, lease: Lease, root: u8, path: Vec<u8>) {
+    pub(super) fn granted(&mut self, lease: Lease, root: u8, path: Vec<u8>) {
         let (number, epoch) = (self.next, self.model.epoch(root));
         self.next += 1;
         let hits = usize::try_from(lease.hit_tokens() / self.engine.page_tokens()).unwrap();
@@ -402,7 +411,7 @@ impl<'a> Machine<'a> {
         request.path = path;
     }
 
-    fn drop_request(&mut self, at: usize, elsewhere: bool) {
+    pub(super) fn drop_request(&mut self, at: usize, elsewhere: bool) {
         let request = self.requests.swap_remove(at);
         self.model.release(request.number);
         match self.droppers {
@@ -426,7 +435,10 @@ impl<'a> Machine<'a> {
 
     /// Ends everything, reads all that is cached, and empties the tiers. Returns the counters of
     /// before, and how many calls began while a lease was on its way.
-    pub(crate) fn finish(&mut self) -> (PlannerStats, u64) {
+    ///
+    /// # Panics
+    /// What does not hold; a page that is lost.
+    pub fn finish(&mut self) -> (PlannerStats, u64) {
         self.away.join();
         let stats = self.engine.cache.stats();
         self.engine.settle().unwrap();
@@ -483,7 +495,7 @@ impl<'a> Machine<'a> {
 }
 
 /// Whether a wait could not end because nothing could run.
-fn is_stuck(error: &striata::gpu::transfer::GateError) -> bool {
+pub(super) fn is_stuck(error: &striata::gpu::transfer::GateError) -> bool {
     use striata::gpu::transfer::{GateError, JobFailure};
     match error {
         GateError::Device(cause)

@@ -12,7 +12,7 @@ type Handed = (Box<dyn Send>, Arc<AtomicUsize>);
 
 /// Threads that drop things; they end with this.
 #[derive(Debug)]
-pub(crate) struct Droppers {
+pub struct Droppers {
     threads: Vec<(Sender<Handed>, JoinHandle<()>)>,
 }
 
@@ -41,7 +41,9 @@ impl Away {
 }
 
 impl Droppers {
-    pub(crate) fn new(threads: usize) -> Self {
+    /// So many threads.
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
         let spawn = |_| {
             let (sender, receiver) = channel::<Handed>();
             let thread = thread::spawn(move || {

@@ -1,184 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What programs are made of.
-
-use core::fmt;
+//! Random programs.
 
 use proptest::prelude::*;
-use striata::PlannerConfig;
 use striata::core::PoolKind;
 use striata::core::config::{PolicyName, WritePolicy};
 use striata::gpu::Direction;
-use striata::gpu::sim::Fault;
+use striata::gpu::sim::{Fault, OpClass};
+use striata_tests::programs::{Op, Path, Program, ROOTS};
 use striata_tests::stepped::{Side, Sizes};
-
-/// Namespaces of a program.
-pub(crate) const ROOTS: u8 = 2;
-
-/// A path of whole pages of two kinds, at most six, packed: so short that programs share much.
-#[derive(Clone, Copy)]
-pub(crate) struct Path {
-    pub(crate) root: u8,
-    bits: u8,
-    len: u8,
-}
-
-impl fmt::Debug for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{:?}", self.root, self.symbols())
-    }
-}
-
-impl Path {
-    pub(crate) fn symbols(self) -> Vec<u8> {
-        (0..self.len).map(|at| self.bits >> at & 1).collect()
-    }
-}
-
-/// One call, or what the world does between two calls. Leases are named modulo their number.
-#[derive(Clone, Debug)]
-pub(crate) enum Op {
-    /// Reserve, forward, the end of the step, insert and drop; with every copy awaited, or with all
-    /// left in flight.
-    Serve {
-        path: Path,
-        settled: bool,
-    },
-    Reserve {
-        path: Path,
-        tail: bool,
-    },
-    Load {
-        path: Path,
-    },
-    Lookup {
-        path: Path,
-    },
-    StartLoads,
-    Forward {
-        lease: u8,
-    },
-    StepEnd,
-    Confirm {
-        lease: u8,
-    },
-    Insert {
-        lease: u8,
-        pages: u8,
-        chunk: bool,
-    },
-    Extend {
-        lease: u8,
-        bits: u8,
-        pages: u8,
-    },
-    Store {
-        lease: u8,
-    },
-    Drop {
-        lease: u8,
-        elsewhere: bool,
-    },
-    Evict {
-        pages: u8,
-    },
-    Reset {
-        root: u8,
-    },
-    Poll,
-    Pump {
-        times: u8,
-    },
-    Run {
-        steps: u8,
-    },
-    Fault {
-        rank: u8,
-        direction: Direction,
-        nth: u8,
-        fault: Fault,
-    },
-    Release,
-    Settle,
-}
-
-/// An engine and what is done to it.
-#[derive(Clone)]
-pub(crate) struct Program {
-    pub(crate) seed: u64,
-    pub(crate) sizes: Sizes,
-    pub(crate) policy: PolicyName,
-    pub(crate) write_policy: WritePolicy,
-    pub(crate) duplicates_first: bool,
-    pub(crate) quota: Option<u32>,
-    pub(crate) max_store_pages: Option<u32>,
-    pub(crate) watermark: u32,
-    pub(crate) full_length_hits: bool,
-    /// Whether calls go on while other threads drop leases.
-    pub(crate) concurrent: bool,
-    pub(crate) ops: Vec<Op>,
-}
-
-impl fmt::Debug for Program {
-    /// A call a line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            seed,
-            sizes,
-            policy,
-            write_policy,
-            ops,
-            ..
-        } = self;
-        writeln!(f, "seed {seed}, {sizes:?}, {policy}, {write_policy}")?;
-        let Self {
-            duplicates_first,
-            quota,
-            max_store_pages,
-            watermark,
-            ..
-        } = self;
-        writeln!(f, "duplicates first {duplicates_first}, quota {quota:?}, ")?;
-        writeln!(
-            f,
-            "at most {max_store_pages:?} in stores, watermark {watermark}, "
-        )?;
-        writeln!(f, "full-length hits {}", self.full_length_hits)?;
-        writeln!(f, "concurrent {}", self.concurrent)?;
-        ops.iter().try_for_each(|op| writeln!(f, "{op:?}"))
-    }
-}
-
-impl Program {
-    pub(crate) fn configure(&self, config: &mut PlannerConfig) {
-        config.policy = self.policy;
-        config.write_policy = self.write_policy;
-        config.duplicates_first = self.duplicates_first;
-        config.load_back_quota = self.quota;
-        config.max_store_pages = self.max_store_pages;
-        config.free_watermark = self.watermark;
-        config.full_length_hits = self.full_length_hits;
-        config.max_leases = 16;
-    }
-}
 
 fn path() -> impl Strategy<Value = Path> {
     let len = prop_oneof![1 => 0u8..2, 5 => 2u8..7];
-    (0..ROOTS, any::<u8>(), len).prop_map(|(root, bits, len)| Path { root, bits, len })
+    (0..ROOTS, any::<u8>(), len).prop_map(|(root, bits, len)| Path::new(root, bits, len))
 }
 
+/// What the engine goes on after. A copy may fail; whatever else there is may only come late, since
+/// a device whose kernels, records or waits fail is lost.
 fn fault() -> impl Strategy<Value = Op> {
-    let direction = prop_oneof![Just(Direction::HostToDevice), Just(Direction::DeviceToHost)];
-    let fault = prop_oneof![
+    let copy = prop_oneof![Just(Direction::HostToDevice), Just(Direction::DeviceToHost)];
+    let of_copies = prop_oneof![
         4 => (0usize..4).prop_map(|good_pieces| Fault::Fail { good_pieces }),
         1 => (1u64..1_000_000).prop_map(|nanos| Fault::Delay { nanos }),
         2 => Just(Fault::Hold),
     ];
-    (any::<u8>(), direction, 0u8..3, fault).prop_map(|(rank, direction, nth, fault)| Op::Fault {
+    let other = proptest::sample::select(vec![OpClass::Record, OpClass::Wait, OpClass::Kernel]);
+    let late = prop_oneof![
+        1 => (1u64..1_000_000).prop_map(|nanos| Fault::Delay { nanos }),
+        2 => Just(Fault::Hold),
+    ];
+    let what = prop_oneof![
+        5 => (copy.prop_map(OpClass::CopyOf), of_copies),
+        2 => (other, late),
+    ];
+    (any::<u8>(), 0u8..3, what).prop_map(|(rank, nth, (class, fault))| Op::Fault {
         rank,
-        direction,
+        class,
         nth,
         fault,
     })
+}
+
+/// What breaks an engine for good: a device that dies at any operation, a copy that is refused.
+pub(crate) fn end() -> impl Strategy<Value = (u8, OpClass, u8, Fault)> {
+    let classes = vec![
+        OpClass::Any,
+        OpClass::Copy,
+        OpClass::Record,
+        OpClass::Wait,
+        OpClass::Kernel,
+    ];
+    let what = prop_oneof![
+        4 => proptest::sample::select(classes).prop_map(|class| (class, Fault::Die)),
+        1 => Just((OpClass::Copy, Fault::Refuse)),
+    ];
+    (any::<u8>(), what, 0u8..8).prop_map(|(rank, (class, fault), nth)| (rank, class, nth, fault))
 }
 
 fn op(resets: bool) -> impl Strategy<Value = Op> {
