@@ -227,6 +227,7 @@ fn b06_what_stands_past_the_lengths_is_never_seen() {
     }
 }
 
+/// Seen to fail if every query sees what the last one sees.
 #[test]
 fn b08_a_query_sees_up_to_its_own_position() {
     // All keys are equal, so a log-sum-exp counts the rows that were read.
@@ -304,6 +305,7 @@ fn gathered(rig: &Rig, start: u64, tokens: u64, rows: u64) -> Vec<Vec<u16>> {
     all
 }
 
+/// Seen to fail if neighbours change places.
 #[test]
 fn b16_a_gathered_prefix_stands_in_token_order_for_any_chunking() {
     let spec = RigSpec::new(Stripe::new(4, 4).unwrap(), &[23]);
@@ -329,7 +331,7 @@ fn b16_a_gathered_prefix_stands_in_token_order_for_any_chunking() {
     }
 }
 
-/// Seen to fail if a piece may be as long as the whole workspace.
+/// Seen to fail if a piece may be as long as the whole workspace, or if neighbours change places.
 #[test]
 fn b17_pieces_are_whole_cycles_and_new_tokens_follow() {
     for format in [
@@ -405,6 +407,7 @@ fn b17_pieces_are_whole_cycles_and_new_tokens_follow() {
     }
 }
 
+/// Seen to fail if every rank has the length of rank 0.
 #[test]
 fn b18_local_lengths_are_made_from_the_global_one_on_the_device() {
     let lengths = [13, 11, 9, 0, 4 * 16 + 1];
@@ -428,6 +431,7 @@ fn b18_local_lengths_are_made_from_the_global_one_on_the_device() {
     }
 }
 
+/// Seen to fail if cells of pages that were kept are lost.
 #[test]
 fn b43_a_step_of_one_shape_follows_lengths_that_change() {
     let lengths = [16, 17, 1000, 3, 0, 16];
