@@ -68,6 +68,14 @@ impl HiCacheSetup {
             load_back_threshold: settings.load_back_threshold,
             load_back_quota: settings.load_back_quota.map(pages),
             full_length_hits: settings.hit_full_length,
+            l2_max_pages: settings
+                .l2_max_pages()
+                .map(|pages| u32::try_from(pages).unwrap_or(u32::MAX)),
+            free_watermark: pages(settings.free_watermark),
+            max_store_pages: settings.store_quota.map(pages),
+            duplicates_first: settings.duplicates_first,
+            max_leases: settings.max_leases,
+            events: settings.kv_events,
             ..PlannerConfig::new(pool, l2_pages)
         };
         Ok(Self {

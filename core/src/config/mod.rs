@@ -69,6 +69,20 @@ pub struct EngineConfig {
     pub load_back_quota: Option<u64>,
     /// Whether a hit may be the whole prompt, leaving no token to compute.
     pub hit_full_length: bool,
+    /// Capacity that the host tier may grow to while serving; as at first if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l2_max: Option<Capacity>,
+    /// Tokens of the GPU tier that are kept free by evicting ahead of need.
+    pub free_watermark: u64,
+    /// Most tokens that stores in flight may have together; others wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_quota: Option<u64>,
+    /// Whether host copies of pages that are on the GPU tier go before others.
+    pub duplicates_first: bool,
+    /// Most leases, thus requests, at a time.
+    pub max_leases: u32,
+    /// Whether events of the cache (stored, removed) are kept for the engine to take.
+    pub kv_events: bool,
     /// How partial results cross ranks; by model if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dcp_comm_backend: Option<CommBackend>,
@@ -121,6 +135,12 @@ impl Default for EngineConfig {
             load_back_threshold: 10,
             load_back_quota: None,
             hit_full_length: false,
+            l2_max: None,
+            free_watermark: 0,
+            store_quota: None,
+            duplicates_first: false,
+            max_leases: 4096,
+            kv_events: false,
             dcp_comm_backend: None,
             dcp_replicate_q_proj: None,
             attention_backend: None,

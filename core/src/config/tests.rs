@@ -30,14 +30,21 @@ fn a_whole_file_is_read_and_survives_a_round_trip() {
         model = 'kimi-k2'\nl1 = '5120000t'\nl2 = 0\nhicache_write_policy = 'write_back'\n\
         radix_eviction_policy = 'slru'\nhicache_io_backend = 'kernel'\n\
         hicache_mem_layout = 'page_first'\ndcp_comm_backend = 'a2a'\n\
-        dcp_replicate_q_proj = true\nload_back_quota = 4096\nhit_full_length = true\n";
+        dcp_replicate_q_proj = true\nload_back_quota = 4096\nhit_full_length = true\n\
+        free_watermark = 1280\nstore_quota = 640\nduplicates_first = true\nmax_leases = 7\n\
+        kv_events = true\n";
     let config = EngineConfig::from_toml(text).unwrap();
     let settings = config.validate().unwrap();
     assert_eq!((settings.heads.local, settings.heads.gathered), (16, 64));
     assert_eq!(settings.l1_pages(), 40_000);
     assert_eq!((settings.l2, settings.l2_pages()), (L2Size::Off, 0));
     assert_eq!(settings.io_backend, IoBackend::Kernel);
-    assert!(settings.replicate_q_proj);
+    assert!(settings.replicate_q_proj && settings.duplicates_first && settings.kv_events);
+    assert_eq!(
+        (settings.free_watermark, settings.store_quota),
+        (1280, Some(640))
+    );
+    assert_eq!((settings.max_leases, settings.l2_max_pages()), (7, None));
     let written = toml::to_string(&config).unwrap();
     assert_eq!(EngineConfig::from_toml(&written).unwrap(), config);
     let json = serde_json::to_string(&config).unwrap();
@@ -213,6 +220,30 @@ fn numbers_out_of_range_are_refused_with_the_range() {
         (
             refused(|c| c.load_back_quota = Some(0)),
             "load_back_quota is 0",
+        ),
+        (refused(|c| c.max_leases = 0), "max_leases is 0"),
+        (
+            refused(|c| c.max_leases = (1 << 20) + 1),
+            "max_leases is 1048577",
+        ),
+        (
+            refused(|c| c.free_watermark = 1908 * 512),
+            "free_watermark is 976896: it must be less than all of l1",
+        ),
+        (
+            refused(|c| c.store_quota = Some(63)),
+            "store_quota is 63: it must be at least the tokens of a widened page",
+        ),
+        (
+            refused(|c| c.l2_max = Some(Capacity::Pages(3815))),
+            "pages of l2_max is 3815",
+        ),
+        (
+            refused(|c| {
+                c.l2 = Some(Capacity::ZERO);
+                c.l2_max = Some(Capacity::Pages(5));
+            }),
+            "pages of l2_max is 5",
         ),
         (
             refused(|c| c.namespace = "x".repeat(5000)),

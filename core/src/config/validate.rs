@@ -14,6 +14,8 @@ use crate::topology::{HeadShards, Topology};
 const MAX_TP: u32 = 4096;
 /// Largest ratio of the tiers, and most gigabytes of a host tier.
 const MAX_HOST: f64 = 1e6;
+/// Most leases of a planner.
+const MAX_LEASES: u32 = 1 << 20;
 /// Longest namespace, in bytes.
 const MAX_NAMESPACE: usize = 4096;
 
@@ -79,6 +81,18 @@ pub struct EngineSettings {
     pub load_back_quota: Option<u64>,
     /// Whether a hit may be the whole prompt.
     pub hit_full_length: bool,
+    /// Capacity that the host tier may grow to; none if it does not grow.
+    pub l2_max: Option<Capacity>,
+    /// Tokens of the GPU tier that are kept free.
+    pub free_watermark: u64,
+    /// Most tokens of stores in flight, a widened page at least.
+    pub store_quota: Option<u64>,
+    /// Whether host copies of pages that are on the GPU tier go first.
+    pub duplicates_first: bool,
+    /// Most leases at a time.
+    pub max_leases: u32,
+    /// Whether cache events are kept.
+    pub kv_events: bool,
     /// How partial results cross ranks.
     pub comm_backend: CommBackend,
     /// Whether every rank projects the queries of its whole group.
@@ -97,6 +111,14 @@ impl EngineSettings {
     pub fn l2_pages(&self) -> u64 {
         let page_bytes = self.page.page_bytes();
         self.l2.pages(self.l1_pages(), self.stripe, page_bytes)
+    }
+
+    /// Widened pages that the host tier may grow to, if it may grow.
+    #[must_use]
+    pub fn l2_max_pages(&self) -> Option<u64> {
+        let page_bytes = self.page.page_bytes();
+        self.l2_max
+            .map(|most| most.usable_pages(self.stripe, page_bytes, 0))
     }
 }
 
@@ -137,10 +159,17 @@ impl EngineConfig {
             load_back_threshold: self.load_back_threshold,
             load_back_quota: self.load_back_quota,
             hit_full_length: self.hit_full_length,
+            l2_max: self.l2_max,
+            free_watermark: self.free_watermark,
+            store_quota: self.store_quota,
+            duplicates_first: self.duplicates_first,
+            max_leases: self.max_leases,
+            kv_events: self.kv_events,
             comm_backend,
             replicate_q_proj,
         };
         check_pages(&settings)?;
+        check_limits(&settings)?;
         Ok(settings)
     }
 
@@ -180,6 +209,12 @@ impl EngineConfig {
         )?;
         let quota = self.load_back_quota.unwrap_or(1);
         in_range(quota >= 1, "load_back_quota", &quota, "at least 1 token")?;
+        in_range(
+            (1..=MAX_LEASES).contains(&self.max_leases),
+            "max_leases",
+            &self.max_leases,
+            "1..=1048576",
+        )?;
         in_range(
             self.namespace.len() <= MAX_NAMESPACE,
             "length of namespace",
@@ -288,6 +323,38 @@ fn check_pages(settings: &EngineSettings) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+/// Checks the limits of copies and room, in widened pages.
+fn check_limits(settings: &EngineSettings) -> Result<(), ConfigError> {
+    let refused = |field, value: u64, range| {
+        Err(ConfigError::Range {
+            field,
+            value: value.to_string(),
+            range,
+        })
+    };
+    let pages = |tokens| settings.stripe.whole_pages(tokens);
+    let (watermark, quota) = (settings.free_watermark, settings.store_quota);
+    if pages(watermark) >= settings.l1_pages() {
+        let range = "less than all of l1, which would never hold anything";
+        return refused("free_watermark", watermark, range);
+    }
+    if let Some(quota) = quota.filter(|quota| pages(*quota) == 0) {
+        return refused(
+            "store_quota",
+            quota,
+            "at least the tokens of a widened page",
+        );
+    }
+    let host = settings.l2_pages();
+    match settings.l2_max_pages() {
+        Some(most) if most < host || host == 0 || most > u64::from(u32::MAX) - 1 => {
+            let range = "from the pages of l2, which must be on, to 4294967294";
+            refused("pages of l2_max", most, range)
+        }
+        _ => Ok(()),
+    }
 }
 
 const fn not_built(feature: Feature) -> ConfigError {
