@@ -28,8 +28,8 @@ impl Hits {
 impl Planner {
     /// Brings a prefix to L1 without reserving anything beside: the lease covers exactly the pages
     /// that hit, and as many of those on L2 as L1 has room for are loaded, leading pages first.
-    /// None if nothing hits, or nothing that is loaded back; what hits on L2 alone and has no room
-    /// for a page is refused as by [`Planner::reserve`].
+    /// None if nothing hits, or only fewer tokens on L2 than are worth a load-back. What hits on L2
+    /// alone while L1 has no room for a page of it is refused as by [`Planner::reserve`].
     ///
     /// # Errors
     /// Too few keys; no lease slot.
