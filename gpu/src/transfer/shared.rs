@@ -210,17 +210,6 @@ impl HostSide {
             self.rows_of(Direction::HostToDevice),
             self.rows_of(Direction::DeviceToHost),
         );
-        // A pass without a branch; which row is wrong is asked only if one is.
-        let bounds = rows.iter().fold((u64::MAX, 0, 0), |(first, l1, l2), pair| {
-            (
-                first.min(pair.l1.get()),
-                l1.max(pair.l1.get()),
-                l2.max(pair.l2.get()),
-            )
-        });
-        if bounds.0 >= page_rows && bounds.1 < l1_end && bounds.2 < l2_end {
-            return Ok(());
-        }
         let check = |tier, row: u64, first: u64, end: u64| {
             if (first..end).contains(&row) {
                 return Ok(());
