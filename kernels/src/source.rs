@@ -25,7 +25,7 @@ pub struct Source {
 }
 
 /// All headers; every source may include every one.
-pub const HEADERS: [Header; 6] = [
+pub const HEADERS: [Header; 7] = [
     Header {
         name: "common.cuh",
         text: include_str!("../cuda/common.cuh"),
@@ -45,6 +45,10 @@ pub const HEADERS: [Header; 6] = [
     Header {
         name: "attend_work.cuh",
         text: include_str!("../cuda/attend_work.cuh"),
+    },
+    Header {
+        name: "attend_tiles.cuh",
+        text: include_str!("../cuda/attend_tiles.cuh"),
     },
     Header {
         name: "attend_mma.cuh",

@@ -14,7 +14,7 @@
 //!
 //! Every struct that ends in `Params` is a kernel argument by value; its twin stands in
 //! `kernels/cuda/decode.cuh` or in the source of its kernel. The tensor-core kernels are in
-//! `kernels/cuda/attend_mma.cuh`; their shared-memory sizes are checked against
+//! `kernels/cuda/attend_mma.cuh` and `attend_tiles.cuh`; their shared-memory sizes are checked against
 //! [`crate::source::Kernel::shared_bytes`] where they are compiled.
 
 pub mod attend;
