@@ -23,7 +23,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use striata_core::alloc::PageAllocator;
-use striata_core::config::{PolicyName, WritePolicy};
+use striata_core::config::{MAX_LEASES, PolicyName, WritePolicy};
 use striata_core::evict::policy_by_name;
 use striata_core::prefix::{Evicted, Namespace, PageKey, PathLock, PrefixIndex};
 use striata_core::sync::Arc;
@@ -45,9 +45,6 @@ pub use insert::Inserted;
 pub use reserve::Reserve;
 pub use stats::PlannerStats;
 pub use store::Stored;
-
-/// Most leases that a planner can be configured to hold: their slots are made at the start.
-const MAX_LEASES: u32 = 1 << 20;
 
 /// What a planner decides with.
 #[derive(Clone, Debug)]

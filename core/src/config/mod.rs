@@ -15,7 +15,7 @@ pub use decode::{AttentionKernel, DecodeSettings, ExchangeMeans};
 pub use error::{ConfigError, Feature};
 pub use names::{AttentionBackend, CommBackend, IoBackend, MemLayout, PolicyName, WritePolicy};
 pub use size::Capacity;
-pub use validate::{EngineSettings, L2Size};
+pub use validate::{EngineSettings, L2Size, MAX_LEASES};
 
 use serde::{Deserialize, Serialize};
 

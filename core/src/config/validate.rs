@@ -14,8 +14,8 @@ use crate::topology::{HeadShards, Topology};
 const MAX_TP: u32 = 4096;
 /// Largest ratio of the tiers, and most gigabytes of a host tier.
 const MAX_HOST: f64 = 1e6;
-/// Most leases of a planner.
-const MAX_LEASES: u32 = 1 << 20;
+/// Most leases that a planner can be configured to hold: their slots are made at the start.
+pub const MAX_LEASES: u32 = 1 << 20;
 /// Longest namespace, in bytes.
 const MAX_NAMESPACE: usize = 4096;
 
