@@ -43,6 +43,55 @@ pub(super) fn measure<D: Subject>(bench: &mut Bench<'_, D>) -> Result<(), BenchE
     Ok(())
 }
 
+/// Copies in groups, an event behind each.
+struct Grouped<D: Subject> {
+    device: D,
+    stream: D::Stream,
+    direction: Direction,
+    form: CopyForm,
+    groups: Vec<Vec<Piece>>,
+    /// Most pieces of a call.
+    call: usize,
+}
+
+impl<D: Subject> Grouped<D> {
+    fn submit(&self, bench: &Bench<'_, D>) -> Result<Option<D::Event>, BenchError> {
+        let mut end = None;
+        for group in &self.groups {
+            for pieces in group.chunks(self.call.max(1)) {
+                let batch = CopyBatch {
+                    direction: self.direction,
+                    form: self.form,
+                    planes: bench.tiers.planes.memories(),
+                    host: &bench.tiers.host,
+                    pieces,
+                };
+                self.device.copy(&self.stream, &batch)?;
+            }
+            let event = self.device.event()?;
+            self.device.record(&event, &self.stream)?;
+            end = Some(event);
+        }
+        Ok(end)
+    }
+
+    /// Nanoseconds until all have ended, and of CPU until all were submitted.
+    fn once(&self, bench: &Bench<'_, D>) -> Result<(u64, u64), BenchError> {
+        let device = &self.device;
+        let mark = Mark::set(device, &self.stream)?;
+        let begin = thread_nanos();
+        let end = self.submit(bench)?;
+        let cpu = thread_nanos().saturating_sub(begin);
+        let ended = match &end {
+            Some(end) => end_of(device, end)?,
+            None => device.now(),
+        };
+        let began = mark.time(device)?;
+        device.advance_to(ended);
+        Ok((ended.since(began), cpu))
+    }
+}
+
 /// The calls that an engine would make, and nothing else: a load in layer groups that double, each a
 /// batch of chunks with an event behind it; a store as one batch of rectangles. What the engine adds
 /// to them is the difference to its own figures. Also the CPU time of a descriptor.
@@ -51,61 +100,50 @@ fn batched<D: Subject>(
     direction: Direction,
     pairs: &Pairs,
 ) -> Result<(), BenchError> {
-    let device = bench.device.clone();
-    let stream = device.stream("bench batched")?;
+    let way = "batched calls, no engine";
     let (form, groups) = match direction {
         Direction::HostToDevice => (CopyForm::Runs, grouped_chunks(bench, pairs)),
         Direction::DeviceToHost => match rectangles(bench, pairs) {
             Some(boxes) => (CopyForm::Rectangles, vec![boxes]),
-            None => return Ok(()),
+            None => {
+                let why = "the planes are not at one distance".to_owned();
+                bench.skip(
+                    &format!("{}: {}, {way}", Group::Baselines, word(direction)),
+                    why,
+                );
+                return Ok(());
+            }
         },
     };
-    let descriptors: usize = groups.iter().map(Vec::len).sum();
+    let descriptors = groups.iter().map(Vec::len).sum::<usize>().max(1) as f64;
+    let copies = Grouped {
+        stream: bench.device.stream("bench batched")?,
+        device: bench.device.clone(),
+        direction,
+        form,
+        groups,
+        call: CALL,
+    };
     // By repetition, of which the first only warms up.
     let cpu = RefCell::new(Vec::new());
     let once = |bench: &Bench<'_, D>| {
-        let mark = Mark::set(&device, &stream)?;
-        let begin = thread_nanos();
-        let mut end = None;
-        for pieces in &groups {
-            for pieces in pieces.chunks(CALL) {
-                let batch = CopyBatch {
-                    direction,
-                    form,
-                    planes: bench.tiers.planes.memories(),
-                    host: &bench.tiers.host,
-                    pieces,
-                };
-                device.copy(&stream, &batch)?;
-            }
-            end = Some(bench.tiers.fence(&stream)?);
-        }
-        let nanos = thread_nanos().saturating_sub(begin);
-        cpu.borrow_mut()
-            .push(nanos as f64 / 1e3 / descriptors.max(1) as f64);
-        let ended = match &end {
-            Some(end) => end_of(&device, end)?,
-            None => device.now(),
-        };
-        let began = mark.time(&device)?;
-        device.advance_to(ended);
-        Ok(ended.since(began))
+        let (nanos, of_cpu) = copies.once(bench)?;
+        cpu.borrow_mut().push(of_cpu as f64 / 1e3 / descriptors);
+        Ok(nanos)
     };
-    series(bench, direction, "batched calls, no engine", pairs, once)?;
+    series(bench, direction, way, pairs, once)?;
     let mut samples = Samples::new();
     for micros in cpu.into_inner().into_iter().skip(1) {
         samples.push(micros);
     }
+    let link = bench.link_nanos(direction, bench.tiers.bytes(pairs.len())) / 1e3;
     bench.take(Taken {
         group: Group::Baselines,
         case: &format!("{}, batched calls, CPU time a descriptor", word(direction)),
         pages: Some(u32::try_from(pairs.len()).unwrap_or(u32::MAX)),
         unit: Unit::Us,
         samples: &samples,
-        against: (
-            "a page at the ceiling",
-            bench.link_nanos(direction, bench.tiers.bytes(1)) / 1e3,
-        ),
+        against: ("a descriptor at the ceiling", link / descriptors),
         bar: None,
     });
     Ok(())
@@ -143,36 +181,17 @@ fn plain<D: Subject>(
     direction: Direction,
     pairs: &Pairs,
 ) -> Result<(), BenchError> {
-    let (device, most) = bench.device.plain()?;
-    let stream = device.stream("bench plain")?;
+    let (device, call) = bench.device.plain()?;
     let layers = (0..bench.options.shape.layers).map(LayerId::new);
-    let layers: Vec<Vec<Piece>> = layers.map(|layer| chunks(bench, layer, pairs)).collect();
-    let once = |bench: &Bench<'_, D>| {
-        let mark = Mark::set(&device, &stream)?;
-        let mut end = None;
-        for pieces in &layers {
-            for pieces in pieces.chunks(most.max(1)) {
-                let batch = CopyBatch {
-                    direction,
-                    form: CopyForm::Runs,
-                    planes: bench.tiers.planes.memories(),
-                    host: &bench.tiers.host,
-                    pieces,
-                };
-                device.copy(&stream, &batch)?;
-            }
-            let event = device.event()?;
-            device.record(&event, &stream)?;
-            end = Some(event);
-        }
-        let ended = match &end {
-            Some(end) => end_of(&device, end)?,
-            None => device.now(),
-        };
-        let began = mark.time(&device)?;
-        device.advance_to(ended);
-        Ok(ended.since(began))
+    let copies = Grouped {
+        stream: device.stream("bench plain")?,
+        device,
+        direction,
+        form: CopyForm::Runs,
+        groups: layers.map(|layer| chunks(bench, layer, pairs)).collect(),
+        call,
     };
+    let once = |bench: &Bench<'_, D>| Ok(copies.once(bench)?.0);
     series(bench, direction, "a plain copy call a chunk", pairs, once)
 }
 
