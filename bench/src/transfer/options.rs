@@ -96,7 +96,7 @@ impl TransferOptions {
             only: Vec::new(),
             seed: 1,
             registration_bytes: HostPoolConfig::CHUNK_BYTES,
-            paths: TransferPaths::measured(),
+            paths: TransferPaths::built_in(),
         }
     }
 

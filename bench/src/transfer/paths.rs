@@ -53,7 +53,7 @@ fn by_path<D: Subject>(
         bench.tiers.planes.clone(),
         Some(bench.tiers.host.clone()),
         TransferConfig {
-            paths: TransferPaths::measured().forced(direction, rule),
+            paths: TransferPaths::built_in().forced(direction, rule),
             ..TransferConfig::default()
         },
     )?;

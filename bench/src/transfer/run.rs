@@ -251,7 +251,7 @@ impl<'a, D: Subject> Bench<'a, D> {
             reps: self.options.reps,
             seed: self.options.seed,
             registration_bytes: self.tiers.host.report().chunk_bytes,
-            built_in_paths: self.options.paths == TransferPaths::measured(),
+            built_in_paths: self.options.paths == TransferPaths::built_in(),
             ceilings: self.ceilings,
             void: self.ceilings.is_void(),
             figures: self.figures,

@@ -99,7 +99,7 @@ pub(super) fn built_in(
     chunk_bytes: u64,
     pages: u32,
 ) -> PageRule {
-    let paths = TransferPaths::measured();
+    let paths = TransferPaths::built_in();
     paths
         .of(direction)
         .rule(planes, chunk_bytes, pages as usize)

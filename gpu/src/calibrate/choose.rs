@@ -15,7 +15,7 @@ const KERNEL_PRICE: f64 = 1.25;
 
 /// The rules that the measurements call for.
 pub(super) fn paths(measured: &Measurements) -> TransferPaths {
-    let mut paths = TransferPaths::measured();
+    let mut paths = TransferPaths::built_in();
     for direction in DIRECTIONS {
         let rows = measured.of(direction);
         for planes in KINDS {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_leaves_the_built_in_table() {
-        assert_eq!(of_loads(Vec::new()), TransferPaths::measured());
+        assert_eq!(of_loads(Vec::new()), TransferPaths::built_in());
     }
 
     #[test]
@@ -161,13 +161,13 @@ mod tests {
         assert_eq!(rule(of_loads(vec![runs(41.3), held])), runs(0.0).rule);
         // The others of the table stay, also those of one page in other classes.
         let paths = of_loads(vec![runs(41.3), held]);
-        assert_eq!(paths.stores, TransferPaths::measured().stores);
+        assert_eq!(paths.stores, TransferPaths::built_in().stores);
         assert_eq!(
             paths.loads.separate,
-            TransferPaths::measured().loads.separate
+            TransferPaths::built_in().loads.separate
         );
         let other = |paths: TransferPaths| paths.loads.rule(PlaneKind::Uniform, 4096, 1);
-        assert_eq!(other(paths), other(TransferPaths::measured()));
+        assert_eq!(other(paths), other(TransferPaths::built_in()));
         assert_eq!(
             paths.loads.rule(PlaneKind::Uniform, CHUNK, 2),
             built_in(LOAD, PlaneKind::Uniform, CHUNK, 2)

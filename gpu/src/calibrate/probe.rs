@@ -114,7 +114,7 @@ impl<D: Device> Series<'_, D> {
     /// kernels and they cannot be had.
     fn lane(&self, rule: PageRule) -> Result<Option<Lane<D>>, CalibrationError> {
         let config = TransferConfig {
-            paths: TransferPaths::measured().forced(self.direction, rule),
+            paths: TransferPaths::built_in().forced(self.direction, rule),
             ..TransferConfig::default()
         };
         let engine = TransferEngine::new(

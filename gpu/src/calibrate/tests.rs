@@ -61,7 +61,7 @@ fn no_budget_leaves_the_built_in_rules() {
     };
     let found = calibrate(&device(), &options).unwrap();
     assert!(found.measured.of(Direction::HostToDevice).is_empty());
-    assert_eq!(found.paths, TransferPaths::measured());
+    assert_eq!(found.paths, TransferPaths::built_in());
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn row_lists<D: Device>(device: &D) -> Checked {
             let config = TransferConfig {
                 slice_bytes: if random.coin() { 50_000 } else { 1 << 40 },
                 staging_bytes: 1 << 20,
-                paths: TransferPaths::measured().forced_rows(staged),
+                paths: TransferPaths::built_in().forced_rows(staged),
                 ..TransferConfig::default()
             };
             let rig = Rig::with_config(device, layout, config)?;

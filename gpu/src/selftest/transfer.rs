@@ -135,7 +135,7 @@ const BOTH: [Direction; 2] = [Direction::HostToDevice, Direction::DeviceToHost];
 fn forced(path: CopyPath, cut: LayerCut) -> TransferPaths {
     let rule = PageRule { path, cut };
     let paths = BOTH.into_iter();
-    paths.fold(TransferPaths::measured(), |paths, direction| {
+    paths.fold(TransferPaths::built_in(), |paths, direction| {
         paths.forced(direction, rule)
     })
 }
@@ -297,7 +297,7 @@ fn random_paths(random: &mut Random) -> TransferPaths {
     let pick = |random: &mut Random| random.pick(&CopyPath::ALL).unwrap_or(CopyPath::Runs);
     let growing = [150, 200, 400, 800].map(LayerCut::Growing);
     let cut = random.pick(&growing).unwrap_or(LayerCut::Whole);
-    let mut paths = TransferPaths::measured();
+    let mut paths = TransferPaths::built_in();
     for direction in BOTH {
         if random.coin() {
             let path = pick(random);

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_have_the_groups_that_the_measurements_ask_for() {
+    fn loads_have_the_groups_of_the_built_in_table() {
         assert_eq!(load(1).0, [1, 60]);
         assert_eq!(load(2).0, [1, 60]);
         assert_eq!(load(4), (vec![1, 2, 58], vec![4; 3]));

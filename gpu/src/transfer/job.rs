@@ -37,8 +37,9 @@ pub enum Submission {
 /// * Copy engines serve a direction in order, so a small copy of somebody else waits for what is in
 ///   flight. A layer of 512 pages is 37.7 MB; two of them would be 1.37 ms. In slices of up to
 ///   20 MB at most 60 MB are in flight, 1.09 ms, at 0.5 % for 61 more calls. Two slices would do for
-///   a host that takes 0.45 us a descriptor: of one that took 0.9 us, and the thread 0.1 ms to wake,
-///   the third was not ready in time (5 % of the rate at 512 pages, 10 % at 64).
+///   a host that takes 0.45 us a descriptor: on one that took 0.9 us loads lost 5 % at 512 pages
+///   and 10 % at 64, as if the thread, with 0.1 ms assumed for waking it, had the third not ready in
+///   time. What three slices reach is not measured yet.
 /// * Rectangles cost 3 us of the link for each page, in one call or in a call a page alike (53.6 and
 ///   53.5 GB/s at 512 pages), so stores may be cut where it suits: at 14 pages a call, the thread
 ///   that looks once a call whether one has ended takes 0.4 us of each page for it.
@@ -91,7 +92,7 @@ impl Default for TransferConfig {
             staging_bytes: 128 << 20,
             mapped_blocks: 16,
             staging_blocks: 32,
-            paths: TransferPaths::measured(),
+            paths: TransferPaths::built_in(),
             submission: Submission::Thread,
         }
     }

@@ -17,8 +17,8 @@ use crate::device::{CopyForm, Device, DeviceTime, Direction, Piece};
 
 /// Cells of a list that take as long as a descriptor of a copy.
 const CELLS_A_PIECE: u64 = 64;
-/// Most layers of a load's group whose rectangles go as runs: a rectangle costs the copy engine
-/// 3.2 us beside its bytes, a run nothing but the host's time.
+/// Most layers of a load's group whose rectangles go as runs: a rectangle costs the link about 3 us
+/// beside its bytes ([`super::TransferConfig`]), a run nothing but the host's time.
 const FLAT_LAYERS: usize = 8;
 
 /// What a job copies, and how.
@@ -75,11 +75,8 @@ impl JobPlan {
                 return false;
             };
             let count = u64::from(unit.count);
-            let pieces = match self.path {
+            let pieces = match self.unit_path(unit) {
                 CopyPath::Runs | CopyPath::RunCalls => count * unit.layers.len() as u64,
-                CopyPath::Rectangles | CopyPath::RectangleCalls if self.is_flat(unit) => {
-                    count * unit.layers.len() as u64
-                }
                 CopyPath::Rectangles | CopyPath::RectangleCalls | CopyPath::Staged => count,
                 // A kernel's list costs little.
                 CopyPath::Mapped => count / CELLS_A_PIECE + 1,
@@ -94,9 +91,14 @@ impl JobPlan {
         u32::try_from(units).unwrap_or(u32::MAX)
     }
 
-    /// Whether the rectangles of a unit have so few rows that they go as runs.
-    fn is_flat(&self, unit: &Unit) -> bool {
-        self.direction == Direction::HostToDevice && unit.layers.len() <= FLAT_LAYERS
+    /// The path of a unit: rectangles of so few rows that they are not worth it go as runs.
+    fn unit_path(&self, unit: &Unit) -> CopyPath {
+        let is_flat = self.direction == Direction::HostToDevice && unit.layers.len() <= FLAT_LAYERS;
+        match self.path {
+            CopyPath::Rectangles if is_flat => CopyPath::Runs,
+            CopyPath::RectangleCalls if is_flat => CopyPath::RunCalls,
+            path => path,
+        }
     }
 
     /// The driver call that serves the pieces.
@@ -121,12 +123,14 @@ impl JobPlan {
             Share::Rows(cells) => return shape.row_objects(cells, layers, staged_at, out),
             Share::Pages(runs) => runs,
         };
-        match self.path {
-            CopyPath::Rectangles | CopyPath::RectangleCalls if !self.is_flat(unit) => {
+        match self.unit_path(unit) {
+            CopyPath::Rectangles | CopyPath::RectangleCalls => {
                 shape.rectangles(runs, layers, out);
             }
             CopyPath::Staged => shape.objects(runs, layers, staged_at, out),
-            _ => shape.runs(runs, layers, out),
+            CopyPath::Runs | CopyPath::RunCalls | CopyPath::Mapped => {
+                shape.runs(runs, layers, out);
+            }
         }
     }
 

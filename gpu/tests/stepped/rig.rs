@@ -25,7 +25,7 @@ const PAGES: u32 = 12;
 /// Settings under which small pages move as those of 73,728 B in a layer and few pages as many,
 /// but for one or two by rectangles.
 pub(crate) fn config() -> TransferConfig {
-    let mut paths = TransferPaths::measured();
+    let mut paths = TransferPaths::built_in();
     for side in [&mut paths.loads, &mut paths.stores] {
         for (grid, most) in [(&mut side.uniform, 2), (&mut side.separate, 0)] {
             let mut rules = grid[grid.len() - 1];

@@ -16,7 +16,7 @@ const BOTH: [Direction; 2] = [Direction::HostToDevice, Direction::DeviceToHost];
 fn forced(path: CopyPath, cut: LayerCut) -> TransferPaths {
     let rule = PageRule { path, cut };
     BOTH.into_iter()
-        .fold(TransferPaths::measured(), |paths, direction| {
+        .fold(TransferPaths::built_in(), |paths, direction| {
             paths.forced(direction, rule)
         })
 }

@@ -53,7 +53,7 @@ impl Paths {
 
     fn built_in() -> Self {
         Self {
-            rules: TransferPaths::measured(),
+            rules: TransferPaths::built_in(),
             origin: CopyPathChoice::BuiltIn.name().to_owned(),
             notice: None,
         }
@@ -61,7 +61,7 @@ impl Paths {
 
     fn forced(path: CopyPath) -> Self {
         let rule = |cut| PageRule { path, cut };
-        let rules = TransferPaths::measured()
+        let rules = TransferPaths::built_in()
             .forced(Direction::HostToDevice, rule(LayerCut::Growing(200)))
             .forced(Direction::DeviceToHost, rule(LayerCut::Whole));
         Self {
@@ -96,7 +96,7 @@ mod tests {
         let others = CopyPathChoice::ALL.len() - CopyPath::ALL.len();
         assert_eq!(others, 2);
         let paths = Paths::simulated(CopyPathChoice::Calibrated);
-        assert_eq!(paths.rules, TransferPaths::measured());
+        assert_eq!(paths.rules, TransferPaths::built_in());
         assert_eq!(paths.origin, "built-in");
     }
 }
