@@ -204,6 +204,7 @@ impl<D: Device> TransferEngine<D> {
             true => 0,
             false => job.plan.leading_units(core.config.caller_pieces),
         };
+        let by_thread = job.plan.parts.count() > by_caller;
         let pushed = core.work.push(ticket, job);
         pushed.or_else(|refused| {
             core.ledger.refused(ticket.direction, path, bytes);
@@ -211,7 +212,16 @@ impl<D: Device> TransferEngine<D> {
             core.check()
         })?;
         if by_caller > 0 {
-            core.submit_some(by_caller);
+            // Its beginning and the first unit: the link has work while the thread wakes up.
+            core.submit_some(2);
+        }
+        if by_thread {
+            core.work.announce();
+        }
+        core.submit_some(by_caller.saturating_sub(1));
+        if !by_thread {
+            // Nothing is left, unless somebody else was submitting.
+            core.work.announce();
         }
         Ok(())
     }

@@ -89,7 +89,14 @@ impl World {
         })
     }
 
+    /// A load whose caller submits nothing.
     fn load(&self, id: u64) -> Arc<GateState<u32>> {
+        let gate = self.push(id);
+        self.queue.announce();
+        gate
+    }
+
+    fn push(&self, id: u64) -> Arc<GateState<u32>> {
         let gate = Arc::new(GateState::new());
         let ticket = Ticket {
             id: JobId(id),
@@ -194,7 +201,7 @@ fn submitter(world: &Arc<World>) -> thread::JoinHandle<()> {
 
 /// Bounds: 2 threads, 2 jobs of 2 groups, a window of 2 groups. The window is refilled as groups
 /// end, and everything is submitted whole.
-// Seen to fail if `push` wakes nobody, and if `finish` does not.
+// Seen to fail if `announce` wakes nobody, and if `finish` does not.
 #[test]
 fn what_is_pushed_is_submitted_whole_through_a_full_window() {
     check(|| {
@@ -209,6 +216,36 @@ fn what_is_pushed_is_submitted_whole_through_a_full_window() {
         world.queue.close();
         thread.join().unwrap();
     });
+}
+
+/// Bounds: 2 threads, 1 job of 2 groups, of which its caller submits nothing, its beginning and a
+/// group, or everything before the thread hears of it. The thread submits what is left.
+// Seen to fail if `announce` wakes nobody.
+#[test]
+fn what_a_caller_leaves_is_submitted_by_the_thread() {
+    for steps in [0, 2, 3] {
+        check(move || {
+            let world = World::new();
+            let thread = submitter(&world);
+            let gate = world.push(1);
+            let mut window = Window::new(0);
+            for _ in 0..steps {
+                let rooms = Rooms {
+                    loads: window.room(),
+                    stores: window.room(),
+                };
+                if let Some(turn) = world.queue.try_next(rooms) {
+                    world.perform(turn, &mut window);
+                }
+            }
+            world.queue.announce();
+            world.queue.wait_idle();
+            assert_eq!(world.ends(1), [End::Whole]);
+            assert_eq!(gate.submitted(), Ok(GROUPS));
+            world.queue.close();
+            thread.join().unwrap();
+        });
+    }
 }
 
 /// Bounds: 3 threads, 1 job of 2 groups; cancellation at any point of submission. The number that

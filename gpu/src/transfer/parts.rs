@@ -61,8 +61,8 @@ impl Parts {
         chunk_bytes: u64,
         call_bytes: u64,
     ) -> Self {
-        let edges = slices(count(runs), groups, chunk_bytes, call_bytes, FIRST_SLICE);
-        let mut cuts: Vec<u32> = edges.iter().flatten().copied().collect();
+        let slices = Slices::of(count(runs), groups, chunk_bytes, call_bytes, FIRST_SLICE);
+        let mut cuts = slices.edges.clone();
         cuts.sort_unstable();
         cuts.dedup();
         let (runs, at) = cut(runs, &cuts);
@@ -70,7 +70,7 @@ impl Parts {
             let place = cuts.binary_search(&edge).unwrap_or_else(|place| place);
             at.get(place).copied().unwrap_or(runs.len())
         };
-        let (units, ends) = units_of(groups, &edges, 0, index);
+        let (units, ends) = units_of(groups, &slices, 0, index);
         let items = Items::Pages(runs);
         Self { items, units, ends }
     }
@@ -85,15 +85,15 @@ impl Parts {
         call_bytes: u64,
     ) -> Self {
         let rows = u32::try_from(cells.len()).unwrap_or(u32::MAX);
-        let edges = slices(rows, groups, row_bytes, call_bytes, FIRST_ROWS);
-        let (units, ends) = units_of(groups, &edges, first, |edge| edge as usize);
+        let slices = Slices::of(rows, groups, row_bytes, call_bytes, FIRST_ROWS);
+        let (units, ends) = units_of(groups, &slices, first, |edge| edge as usize);
         let items = Items::Rows(cells);
         Self { items, units, ends }
     }
 
     /// All `layers` layers by pages: equal groups of at most `most` pages, at least one.
     pub(super) fn by_pages(runs: &[PageRun], layers: u32, most: u32) -> Self {
-        Self::at_pages(runs, layers, &even(count(runs), most))
+        Self::at_pages(runs, layers, &even(count(runs), most).collect::<Vec<_>>())
     }
 
     /// As [`Self::by_pages`], but the first groups have 1 and 2 pages, so that what comes behind a
@@ -107,7 +107,7 @@ impl Parts {
                 edges.push(done);
             }
         }
-        edges.extend(even(pages - done, most).into_iter().map(|edge| done + edge));
+        edges.extend(even(pages - done, most).map(|edge| done + edge));
         Self::at_pages(runs, layers, &edges)
     }
 
@@ -150,37 +150,62 @@ impl Parts {
     }
 }
 
-/// The ends of the slices of each group, of `count` pages or rows in all.
-fn slices(
-    count: u32,
-    groups: &LayerGroups,
-    item_bytes: u64,
-    call_bytes: u64,
-    first_slice: u32,
-) -> Vec<Vec<u32>> {
-    let slices = (0..groups.len()).map(|group| {
-        let layers = groups.range(group).len() as u64;
-        let most = call_bytes.checked_div(item_bytes.saturating_mul(layers));
-        let most = u32::try_from(most.unwrap_or(u64::MAX)).unwrap_or(u32::MAX);
-        let mut edges = even(count, most);
-        if group == 0 && edges.first().is_some_and(|end| *end > 2 * first_slice) {
-            edges.insert(0, first_slice);
+/// How the groups of a job are cut into slices.
+struct Slices {
+    /// Pages or rows up to the end of each slice, group after group.
+    edges: Vec<u32>,
+    /// Edges up to the end of each group.
+    ends: Vec<usize>,
+}
+
+impl Slices {
+    /// Slices of `count` pages or rows in all: none of several items has more than `call_bytes`.
+    fn of(
+        count: u32,
+        groups: &LayerGroups,
+        item_bytes: u64,
+        call_bytes: u64,
+        first_slice: u32,
+    ) -> Self {
+        let mut edges = Vec::with_capacity(groups.len() + 1);
+        let mut ends = Vec::with_capacity(groups.len());
+        for group in 0..groups.len() {
+            let layers = groups.range(group).len() as u64;
+            let most = call_bytes.checked_div(item_bytes.saturating_mul(layers));
+            let most = u32::try_from(most.unwrap_or(u64::MAX)).unwrap_or(u32::MAX);
+            let mut ends_of_group = even(count, most).peekable();
+            if group == 0
+                && ends_of_group
+                    .peek()
+                    .is_some_and(|end| *end > 2 * first_slice)
+            {
+                edges.push(first_slice);
+            }
+            edges.extend(ends_of_group);
+            ends.push(edges.len());
         }
-        edges
-    });
-    slices.collect()
+        Self { edges, ends }
+    }
+
+    /// The ends of the slices of each group.
+    fn groups(&self) -> impl Iterator<Item = &[u32]> {
+        let begins = core::iter::once(0).chain(self.ends.iter().copied());
+        let groups = begins.zip(&self.ends);
+        groups.map(|(begin, &end)| self.edges.get(begin..end).unwrap_or_default())
+    }
 }
 
 /// The units of groups with slices that end at `edges`, and how many end each group. The layers of
 /// the groups count from `first`; `index` is the place of an edge among the items.
 fn units_of(
     groups: &LayerGroups,
-    edges: &[Vec<u32>],
+    slices: &Slices,
     first: u32,
     index: impl Fn(u32) -> usize,
 ) -> (Vec<Unit>, Box<[u32]>) {
-    let (mut units, mut ends) = (Vec::new(), Vec::with_capacity(edges.len()));
-    for (group, edges) in edges.iter().enumerate() {
+    let mut units = Vec::with_capacity(slices.edges.len());
+    let mut ends = Vec::with_capacity(slices.ends.len());
+    for (group, edges) in slices.groups().enumerate() {
         let layers = groups.range(group);
         let layers = first + layers.start..first + layers.end;
         let (mut done, mut item) = (0, 0);
@@ -209,13 +234,13 @@ fn count(runs: &[PageRun]) -> u32 {
 
 /// The ends of the fewest nearly equal groups of `pages` pages that have at most `most` pages each,
 /// at least one.
-fn even(pages: u32, most: u32) -> Vec<u32> {
+fn even(pages: u32, most: u32) -> impl Iterator<Item = u32> {
     let groups = pages.div_ceil(most.max(1));
-    let end = |group: u32| {
+    let end = move |group: u32| {
         let end = (u64::from(pages) * u64::from(group)).div_ceil(u64::from(groups));
         u32::try_from(end).unwrap_or(pages)
     };
-    (1..=groups).map(end).collect()
+    (1..=groups).map(end)
 }
 
 /// Cuts runs where so many pages have passed; returns the run after each cut. `edges` ascend.

@@ -71,10 +71,10 @@ impl<D: Device> Core<D> {
         true
     }
 
-    /// Begins the job of a caller who found the engine idle, and submits its first `units` units,
-    /// unless somebody else submits already.
-    pub(super) fn submit_some(&self, units: u32) {
-        for _ in 0..=units {
+    /// Submits `steps` beginnings and units for a caller who found the engine idle, unless somebody
+    /// else submits already.
+    pub(super) fn submit_some(&self, steps: u32) {
+        for _ in 0..steps {
             let Some(mut submitter) = self.submitter.try_lock() else {
                 return;
             };

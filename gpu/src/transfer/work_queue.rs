@@ -44,11 +44,17 @@ impl<J, E: Clone> WorkQueue<J, E> {
         }
     }
 
-    /// Appends a job; gives it back once the queue is closed or has failed.
+    /// Appends a job; gives it back once the queue is closed or has failed. The thread that submits
+    /// may sleep on until [`WorkQueue::announce`].
     pub(super) fn push(&self, ticket: Ticket, job: J) -> Result<(), J> {
-        self.state.lock().push(ticket, job)?;
-        self.work.notify_one();
-        Ok(())
+        self.state.lock().push(ticket, job)
+    }
+
+    /// Wakes the thread that submits, if it sleeps and anything is left for it.
+    pub(super) fn announce(&self) {
+        if self.has_work() {
+            self.work.notify_one();
+        }
     }
 
     /// The next unit, if one may be submitted now.
