@@ -21,7 +21,6 @@ pub(super) const MOST_REPS: usize = 10;
 /// The rules that are forced on loads: each path with the groups that suit it.
 const LOADS: [(CopyPath, LayerCut); 9] = [
     (CopyPath::Rectangles, LayerCut::FirstAndRest),
-    (CopyPath::Rectangles, LayerCut::FewAndRest),
     (CopyPath::Runs, LayerCut::Growing(150)),
     (CopyPath::RectangleCalls, LayerCut::FirstAndRest),
     (CopyPath::Runs, LayerCut::Growing(200)),
@@ -107,7 +106,6 @@ fn name(direction: Direction, rule: PageRule) -> String {
         (Direction::DeviceToHost, _) => format!("store by {path}"),
         (_, LayerCut::Whole) => format!("load by {path}, all layers together"),
         (_, LayerCut::FirstAndRest) => format!("load by {path}, the first layer and the rest"),
-        (_, LayerCut::FewAndRest) => format!("load by {path}, the first layer, two and the rest"),
         (_, LayerCut::Growing(percent)) => {
             format!("load by {path}, groups that grow to {percent} %")
         }

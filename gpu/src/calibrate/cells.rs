@@ -26,9 +26,8 @@ const fn rule(path: CopyPath, cut: LayerCut) -> PageRule {
 
 /// What is tried for loads of uniform planes. A load of one group is not among it: its first layer
 /// would be late.
-const UNIFORM_LOADS: [PageRule; 6] = [
+const UNIFORM_LOADS: [PageRule; 5] = [
     rule(CopyPath::Rectangles, LayerCut::FirstAndRest),
-    rule(CopyPath::Rectangles, LayerCut::FewAndRest),
     rule(CopyPath::Runs, LayerCut::Growing(150)),
     rule(CopyPath::Runs, LayerCut::Growing(200)),
     rule(CopyPath::Runs, LayerCut::Growing(400)),
@@ -87,7 +86,6 @@ pub fn rule_name(rule: PageRule) -> String {
     match rule.cut {
         LayerCut::Whole => path.to_owned(),
         LayerCut::FirstAndRest => format!("{path} 1+rest"),
-        LayerCut::FewAndRest => format!("{path} 1+2+rest"),
         LayerCut::Growing(percent) => format!("{path} by {}", f32::from(percent) / 100.0),
     }
 }

@@ -48,12 +48,7 @@ impl<D: Device> Core<D> {
             Direction::HostToDevice => {
                 let most = slot.map_or(u32::MAX, |slot| quotient(slot, chunk));
                 let groups = self.groups(rule.cut, layers, chunk * pages as u64, most);
-                // A load of a few pages is over soon, and has no call to spare.
-                let slice = match rule.cut {
-                    LayerCut::Growing(_) => config.slice_bytes,
-                    _ => config.slice_bytes.saturating_mul(2),
-                };
-                let call = slice.min(slot.unwrap_or(u64::MAX));
+                let call = config.slice_bytes.min(slot.unwrap_or(u64::MAX));
                 let parts = Parts::by_layers(runs, &groups, chunk, call);
                 (groups, parts)
             }
@@ -110,10 +105,7 @@ impl<D: Device> Core<D> {
             // As many layers as fit, so that the runs stay long.
             Direction::DeviceToHost => self.groups(LayerCut::Whole, count, layer_bytes, most),
         };
-        // A kernel's last warps end one after the other: fewer and longer ones lose less.
-        let call = slot.map_or(config.slice_bytes.saturating_mul(2), |slot| {
-            config.slice_bytes.min(slot)
-        });
+        let call = config.slice_bytes.min(slot.unwrap_or(u64::MAX));
         let parts = Parts::rows(cells, &groups, layers.start, row, call);
         let behind = page.layers() - layers.end;
         Choice {
@@ -128,8 +120,7 @@ impl<D: Device> Core<D> {
         match cut {
             LayerCut::Whole if most >= layers => LayerGroups::whole(layers),
             LayerCut::FirstAndRest if most >= layers => LayerGroups::first_and_rest(layers),
-            LayerCut::FewAndRest if most >= layers => LayerGroups::few_and_rest(layers),
-            LayerCut::Whole | LayerCut::FirstAndRest | LayerCut::FewAndRest => {
+            LayerCut::Whole | LayerCut::FirstAndRest => {
                 LayerGroups::growing(layers, u32::MAX, most)
             }
             LayerCut::Growing(percent) => {
@@ -263,21 +254,21 @@ mod tests {
     fn loads_have_the_groups_of_the_built_in_table() {
         assert_eq!(load(1).0, [1, 60]);
         assert_eq!(load(2).0, [1, 60]);
-        assert_eq!(load(4), (vec![1, 2, 58], vec![4; 3]));
-        assert_eq!(load(8), (vec![1, 2, 58], vec![8; 3]));
-        assert_eq!(load(9).0, [1, 2, 3, 5, 8, 12, 18, 12]);
+        let doubling = (vec![1, 2, 4, 8, 16, 30], vec![4; 6]);
+        assert_eq!(load(4), doubling);
+        assert_eq!(load(8), (doubling.0, vec![8; 6]));
+        assert_eq!(load(16).0, [1, 2, 4, 8, 15, 15, 15, 1]);
         let (groups, units) = load(64);
         assert_eq!((groups.len(), &groups[..4]), (22, &[1, 2, 3, 3][..]));
         // The first layer goes in two calls, so that the link starts early.
-        assert_eq!((units.len(), &units[..3]), (23, &[16, 48, 64][..]));
-        assert_eq!(load(256).0, [1; 61]);
-        assert_eq!(load(256).1.len(), 62);
+        assert_eq!((units.len(), &units[..3]), (23, &[24, 40, 64][..]));
+        let (groups, units) = load(256);
+        assert_eq!((groups.len(), &groups[..2]), (31, &[1, 2][..]));
+        assert_eq!((units.len(), &units[..4]), (33, &[24, 60, 172, 256][..]));
         let (groups, units) = load(512);
-        assert_eq!(
-            (groups, &units[..4]),
-            (vec![1; 61], &[16, 240, 256, 256][..])
-        );
-        assert_eq!(units.len(), 123);
+        assert_eq!(groups, vec![1; 61]);
+        let first = [24, 60, 150, 278, 512];
+        assert_eq!((units.len(), &units[..5]), (64, &first[..]));
     }
 
     #[test]

@@ -32,17 +32,6 @@ impl LayerGroups {
         }
     }
 
-    /// The first layer, the next two, then the rest: for loads of a few pages.
-    #[must_use]
-    pub fn few_and_rest(layers: u32) -> Self {
-        let ends = [1, 3, layers];
-        let ends = ends.into_iter().take_while(|end| *end < layers);
-        let rest = (layers > 0).then_some(layers);
-        Self {
-            ends: ends.chain(rest).collect(),
-        }
-    }
-
     /// The first layer, then groups that grow to `percent` of the one before, rounded up (200: 1,
     /// 2, 4, 8, ... layers; 150: 1, 2, 3, 5, 8, ...), none of more than `most` layers.
     ///
@@ -138,25 +127,17 @@ mod tests {
         assert_eq!(sizes(&LayerGroups::first_and_rest(61)), [1, 60]);
         assert_eq!(sizes(&LayerGroups::first_and_rest(1)), [1]);
         assert_eq!(sizes(&LayerGroups::whole(61)), [61]);
-        let few = |layers| sizes(&LayerGroups::few_and_rest(layers));
-        assert_eq!(
-            (few(61), few(4), few(3)),
-            (vec![1, 2, 58], vec![1, 2, 1], vec![1, 2])
-        );
-        assert_eq!((few(2), few(1)), (vec![1, 1], vec![1]));
         assert!(LayerGroups::whole(0).is_empty() && LayerGroups::first_and_rest(0).is_empty());
-        assert!(LayerGroups::few_and_rest(0).is_empty());
     }
 
     proptest! {
         #[test]
         fn every_layer_stands_in_one_group_in_order(
-            layers in 0u32..200, percent in 0u32..900, most in 0u32..80, kind in 0..4,
+            layers in 0u32..200, percent in 0u32..900, most in 0u32..80, kind in 0..3,
         ) {
             let groups = match kind {
                 0 => LayerGroups::whole(layers),
                 1 => LayerGroups::first_and_rest(layers),
-                2 => LayerGroups::few_and_rest(layers),
                 _ => LayerGroups::growing(layers, percent, most),
             };
             let listed: Vec<u32> = (0..groups.len()).flat_map(|g| groups.range(g)).collect();

@@ -13,12 +13,12 @@ use striata_kernels::cells::Cell;
 use super::groups::LayerGroups;
 use super::pieces::PageRun;
 
-/// Pages of the first slice of a load of many pages. The link begins when the first descriptors of
-/// a call are prepared and waits for the rest, 0.43 us each: so few come first, and the others are
-/// prepared while those are copied.
-const FIRST_SLICE: u32 = 16;
+/// Pages of the first slices of a load of many pages. The link begins when the first call returns,
+/// 0.5 us a descriptor, and takes 1.3 us for each: so few come first, and each slice is prepared
+/// while the one before is copied.
+const FIRST_SLICES: [u32; 3] = [24, 60, 150];
 /// Rows of the first slice of a long row list, for the same reason: the list is written meanwhile.
-const FIRST_ROWS: u32 = 512;
+const FIRST_ROWS: [u32; 1] = [512];
 
 /// Some layers of some runs or rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Parts {
         chunk_bytes: u64,
         call_bytes: u64,
     ) -> Self {
-        let slices = Slices::of(count(runs), groups, chunk_bytes, call_bytes, FIRST_SLICE);
+        let slices = Slices::of(count(runs), groups, chunk_bytes, call_bytes, &FIRST_SLICES);
         let mut cuts = slices.edges.clone();
         cuts.sort_unstable();
         cuts.dedup();
@@ -85,7 +85,7 @@ impl Parts {
         call_bytes: u64,
     ) -> Self {
         let rows = u32::try_from(cells.len()).unwrap_or(u32::MAX);
-        let slices = Slices::of(rows, groups, row_bytes, call_bytes, FIRST_ROWS);
+        let slices = Slices::of(rows, groups, row_bytes, call_bytes, &FIRST_ROWS);
         let (units, ends) = units_of(groups, &slices, first, |edge| edge as usize);
         let items = Items::Rows(cells);
         Self { items, units, ends }
@@ -160,12 +160,14 @@ struct Slices {
 
 impl Slices {
     /// Slices of `count` pages or rows in all: none of several items has more than `call_bytes`.
+    /// The first group begins with slices of the sizes of `lead`, as long as more than half of the
+    /// next size would be left.
     fn of(
         count: u32,
         groups: &LayerGroups,
         item_bytes: u64,
         call_bytes: u64,
-        first_slice: u32,
+        lead: &[u32],
     ) -> Self {
         let mut edges = Vec::with_capacity(groups.len() + 1);
         let mut ends = Vec::with_capacity(groups.len());
@@ -173,15 +175,14 @@ impl Slices {
             let layers = groups.range(group).len() as u64;
             let most = call_bytes.checked_div(item_bytes.saturating_mul(layers));
             let most = u32::try_from(most.unwrap_or(u64::MAX)).unwrap_or(u32::MAX);
-            let mut ends_of_group = even(count, most).peekable();
-            if group == 0
-                && ends_of_group
-                    .peek()
-                    .is_some_and(|end| *end > 2 * first_slice)
-            {
-                edges.push(first_slice);
+            let mut done = 0;
+            for &size in lead.iter().filter(|_| group == 0) {
+                if size <= most && count - done > size + size / 2 {
+                    done += size;
+                    edges.push(done);
+                }
             }
-            edges.extend(ends_of_group);
+            edges.extend(even(count - done, most).map(|edge| done + edge));
             ends.push(edges.len());
         }
         Self { edges, ends }
@@ -312,21 +313,22 @@ mod tests {
         let scattered = runs(&[1; 512]);
         let groups = LayerGroups::growing(3, 200, 1);
         let parts = Parts::by_layers(&scattered, &groups, CHUNK, 20_000_000);
-        // 37.7 MB a layer; the first layer begins with a short slice.
-        let expected = [
-            (1, 16),
-            (1, 240),
-            (1, 256),
-            (1, 256),
-            (1, 256),
-            (1, 256),
-            (1, 256),
-        ];
-        assert_eq!(sizes(&parts), expected);
-        assert_eq!(parts.ends(), [3, 5, 7]);
-        let whole = Parts::by_layers(&scattered[..64], &groups, CHUNK, 20_000_000);
-        assert_eq!(sizes(&whole), [(1, 16), (1, 48), (1, 64), (1, 64)]);
-        assert_eq!(whole.ends(), [2, 3, 4]);
+        // 37.7 MB a layer; the first layer begins with short slices.
+        let sizes_of = |counts: &[u32]| counts.iter().map(|&count| (1, count)).collect::<Vec<_>>();
+        let first = [24, 60, 150, 139, 139];
+        let expected = [&first[..], &[256; 4]].concat();
+        assert_eq!(sizes(&parts), sizes_of(&expected));
+        assert_eq!(parts.ends(), [5, 7, 9]);
+        let whole = |pages: usize| {
+            let parts = Parts::by_layers(&scattered[..pages], &groups, CHUNK, 40_000_000);
+            let ends = parts.ends().to_vec();
+            (sizes(&parts), ends)
+        };
+        assert_eq!(whole(64), (sizes_of(&[24, 40, 64, 64]), vec![2, 3, 4]));
+        assert_eq!(whole(37), (sizes_of(&[24, 13, 37, 37]), vec![2, 3, 4]));
+        assert_eq!(whole(36), (sizes_of(&[36; 3]), vec![1, 2, 3]));
+        let all = sizes_of(&[24, 60, 150, 278, 512, 512]);
+        assert_eq!(whole(512), (all, vec![4, 5, 6]));
         let few = Parts::by_layers(&scattered[..8], &groups, CHUNK, 20_000_000);
         assert_eq!((sizes(&few), few.ends()), (vec![(1, 8); 3], &[1, 2, 3][..]));
         // A page that is more than a call may have still goes.
@@ -369,7 +371,7 @@ mod tests {
         );
         assert_eq!(parts.unit(2).unwrap().0.layers, 11..13);
         let tight = Parts::rows(cells, &groups, 0, 1152, 1152 * 1000);
-        assert_eq!(tight.ends(), [2, 6]);
+        assert_eq!(tight.ends(), [3, 7]);
     }
 
     proptest! {

@@ -27,12 +27,7 @@ fn paths() -> impl Strategy<Value = CopyPath> {
 
 fn cuts() -> impl Strategy<Value = LayerCut> {
     let growing = (100u16..900).prop_map(LayerCut::Growing);
-    prop_oneof![
-        Just(LayerCut::Whole),
-        Just(LayerCut::FirstAndRest),
-        Just(LayerCut::FewAndRest),
-        growing
-    ]
+    prop_oneof![Just(LayerCut::Whole), Just(LayerCut::FirstAndRest), growing]
 }
 
 fn layouts() -> impl Strategy<Value = Layout> {
