@@ -19,7 +19,7 @@ use super::subject::Subject;
 pub(super) const MOST_REPS: usize = 10;
 
 /// The rules that are forced on loads: each path with the groups that suit it.
-const LOADS: [(CopyPath, LayerCut); 9] = [
+const LOADS: [(CopyPath, LayerCut); 8] = [
     (CopyPath::Rectangles, LayerCut::FirstAndRest),
     (CopyPath::Runs, LayerCut::Growing(150)),
     (CopyPath::RectangleCalls, LayerCut::FirstAndRest),
