@@ -51,7 +51,7 @@ pub struct TransferConfig {
     /// twentieth of the layers may have as many as a call.
     pub group_bytes: u64,
     /// Most bytes of a load's copy calls between two places where another job may go first: larger
-    /// layers are cut into slices of pages.
+    /// layers are cut into slices of pages. Twice as many of a row list.
     pub slice_bytes: u64,
     /// Most bytes of a store's group of several pages.
     pub store_group_bytes: u64,
@@ -83,9 +83,9 @@ impl Default for TransferConfig {
         Self {
             rank: Rank::new(0),
             group_bytes: 18_000_000,
-            slice_bytes: 40_000_000,
+            slice_bytes: 20_000_000,
             store_group_bytes: 64 << 20,
-            window_bytes: 120_000_000,
+            window_bytes: 60_000_000,
             call_pieces: 512,
             caller_pieces: 64,
             staging_bytes: 128 << 20,
