@@ -51,7 +51,8 @@ pub struct TransferConfig {
     /// twentieth of the layers may have as many as a call.
     pub group_bytes: u64,
     /// Most bytes of a load's copy calls between two places where another job may go first: larger
-    /// layers are cut into slices of pages. Twice as many of a row list.
+    /// layers are cut into slices of pages. Twice as many of a row list, and of a load whose layers do
+    /// not come in growing groups.
     pub slice_bytes: u64,
     /// Most bytes of a store's group of several pages.
     pub store_group_bytes: u64,
@@ -87,7 +88,7 @@ impl Default for TransferConfig {
             store_group_bytes: 64 << 20,
             window_bytes: 60_000_000,
             call_pieces: 512,
-            caller_pieces: 64,
+            caller_pieces: 128,
             staging_bytes: 128 << 20,
             mapped_blocks: 16,
             staging_blocks: 32,

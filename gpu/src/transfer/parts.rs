@@ -17,8 +17,6 @@ use super::pieces::PageRun;
 /// 0.5 us a descriptor, and takes 1.3 us for each: so few come first, and each slice is prepared
 /// while the one before is copied.
 const FIRST_SLICES: [u32; 3] = [24, 60, 150];
-/// Rows of the first slice of a long row list, for the same reason: the list is written meanwhile.
-const FIRST_ROWS: [u32; 1] = [512];
 
 /// Some layers of some runs or rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +83,7 @@ impl Parts {
         call_bytes: u64,
     ) -> Self {
         let rows = u32::try_from(cells.len()).unwrap_or(u32::MAX);
-        let slices = Slices::of(rows, groups, row_bytes, call_bytes, &FIRST_ROWS);
+        let slices = Slices::of(rows, groups, row_bytes, call_bytes, &[]);
         let (units, ends) = units_of(groups, &slices, first, |edge| edge as usize);
         let items = Items::Rows(cells);
         Self { items, units, ends }
@@ -362,16 +360,13 @@ mod tests {
             .collect();
         let groups = LayerGroups::growing(3, 200, 2);
         let parts = Parts::rows(cells.clone(), &groups, 10, 1152, 20_000_000);
-        assert_eq!(sizes(&parts), [(1, 512), (1, 1488), (2, 2000)]);
-        assert_eq!(parts.ends(), [2, 3]);
-        let (unit, share) = parts.unit(1).unwrap();
-        assert_eq!(
-            (&unit.layers, share),
-            (&(10..11), Share::Rows(&cells[512..]))
-        );
-        assert_eq!(parts.unit(2).unwrap().0.layers, 11..13);
+        assert_eq!(sizes(&parts), [(1, 2000), (2, 2000)]);
+        assert_eq!(parts.ends(), [1, 2]);
+        let (unit, share) = parts.unit(0).unwrap();
+        assert_eq!((&unit.layers, share), (&(10..11), Share::Rows(&cells)));
+        assert_eq!(parts.unit(1).unwrap().0.layers, 11..13);
         let tight = Parts::rows(cells, &groups, 0, 1152, 1152 * 1000);
-        assert_eq!(tight.ends(), [3, 7]);
+        assert_eq!(tight.ends(), [2, 6]);
     }
 
     proptest! {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The thread that submits, and callers that submit the first pieces of their own jobs.
 
-use std::time::Duration;
+use core::hint::spin_loop;
+use std::time::{Duration, Instant};
+
+use striata_core::sync::MutexGuard;
 
 use super::shared::Core;
-use super::submit::Obstruction;
+use super::submit::{Obstruction, Submitter};
 use super::work_queue::Next;
 use crate::device::Device;
 use crate::error::GpuError;
@@ -14,6 +17,10 @@ const SHORTEST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 /// At most while a window is full and the next unit should have ended.
 const WINDOW_PAUSE: Duration = Duration::from_micros(80);
+
+/// How long the thread spins for a job that a caller has in hand: to sleep, and to be woken when the
+/// caller leaves the rest to it, takes about 0.1 ms, and the link would wait for it.
+const HAND_OVER: Duration = Duration::from_micros(150);
 
 /// Runs until the queue is closed. What was not begun then is dropped, which fails the gates.
 pub(super) fn run<D: Device>(core: &Core<D>) {
@@ -44,14 +51,22 @@ impl<D: Device> Core<D> {
     /// Submits one unit, or waits for one to come or to be allowed; false once the queue is closed
     /// and everything that was begun is submitted.
     fn advance(&self, pause: &mut Duration) -> bool {
-        let mut submitter = self.submitter.lock();
-        if submitter.pump(self) {
-            *pause = SHORTEST_PAUSE;
-            return true;
-        }
-        let (rooms, obstruction) = (submitter.rooms(), submitter.obstruction(self));
-        // Callers may submit meanwhile; no lock is held while the thread sleeps.
-        drop(submitter);
+        let since = Instant::now();
+        let (rooms, obstruction) = loop {
+            let mut submitter = self.submitter(since);
+            if submitter.pump(self) {
+                *pause = SHORTEST_PAUSE;
+                return true;
+            }
+            let found = (submitter.rooms(), submitter.obstruction(self));
+            // Callers may submit meanwhile; no lock is held while the thread sleeps.
+            drop(submitter);
+            let in_hand = matches!(found.1, Obstruction::Fences) && self.work.has_work();
+            if !in_hand || *pause > SHORTEST_PAUSE || since.elapsed() > HAND_OVER {
+                break found;
+            }
+            spin_loop();
+        };
         let (least, most) = match obstruction {
             Obstruction::Fences => (Duration::ZERO, LONGEST_PAUSE),
             Obstruction::Window(foretold) => (foretold.unwrap_or_default(), WINDOW_PAUSE),
@@ -60,15 +75,28 @@ impl<D: Device> Core<D> {
         match self.work.next(rooms, patience) {
             Next::Turn(turn) => {
                 // The fence of a job that has just come is looked at on the way round.
-                self.submitter.lock().perform(self, turn);
+                self.submitter(Instant::now()).perform(self, turn);
                 *pause = SHORTEST_PAUSE;
             }
+            Next::Woken => *pause = SHORTEST_PAUSE,
             // What was foretold is over at the next look, or nearly.
             Next::Blocked if least > *pause => *pause = SHORTEST_PAUSE,
             Next::Blocked => *pause = (*pause * 2).min(most),
             Next::Closed => return false,
         }
         true
+    }
+
+    /// The submitter. Until [`HAND_OVER`] after `since` the thread does not sleep for it: a caller
+    /// has it for a unit or two.
+    fn submitter(&self, since: Instant) -> MutexGuard<'_, Submitter<D>> {
+        loop {
+            match self.submitter.try_lock() {
+                Some(submitter) => return submitter,
+                None if since.elapsed() > HAND_OVER => return self.submitter.lock(),
+                None => spin_loop(),
+            }
+        }
     }
 
     /// Submits `steps` beginnings and units for a caller who found the engine idle, unless somebody

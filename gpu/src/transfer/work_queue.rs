@@ -30,8 +30,11 @@ pub(super) struct WorkQueue<J, E> {
 #[derive(Debug)]
 pub(super) enum Next<J, E> {
     Turn(Turn<J, E>),
-    /// Jobs are there, but fences or the windows keep them back.
+    /// Jobs are there, but fences or the windows keep them back, or somebody else submits.
     Blocked,
+    /// As above, and the thread slept until now, because there were none.
+    #[cfg(not(loom))]
+    Woken,
     Closed,
 }
 
@@ -67,12 +70,16 @@ impl<J, E: Clone> WorkQueue<J, E> {
     #[cfg(not(loom))]
     pub(super) fn next(&self, rooms: Rooms, patience: Duration) -> Next<J, E> {
         let mut state = self.state.lock();
+        let mut slept = false;
         loop {
             if let Some(next) = look(&mut state, rooms) {
                 return next;
             }
             if !state.has_work() {
                 self.work.wait(&mut state);
+                slept = true;
+            } else if slept {
+                return Next::Woken;
             } else if self.work.wait_for(&mut state, patience).timed_out() {
                 return look(&mut state, rooms).unwrap_or(Next::Blocked);
             }
