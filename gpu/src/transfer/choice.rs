@@ -263,9 +263,9 @@ mod tests {
         assert_eq!(load(1).0, [1, 60]);
         assert_eq!(load(2).0, [1, 60]);
         assert_eq!(load(8), (vec![1, 60], vec![8, 8]));
-        assert_eq!(load(9).0, [1, 2, 3, 5, 8, 12, 18, 12]);
+        assert_eq!(load(9).0, [1, 1, 2, 3, 5, 8, 12, 18, 11]);
         let (groups, units) = load(64);
-        assert_eq!((groups.len(), &groups[..4]), (22, &[1, 2, 3, 3][..]));
+        assert_eq!((groups.len(), &groups[..4]), (22, &[1, 1, 2, 3][..]));
         // The first layer goes in two calls, so that the link starts early.
         assert_eq!((units.len(), &units[..3]), (23, &[24, 40, 64][..]));
         assert_eq!(load(256).0, [1; 61]);

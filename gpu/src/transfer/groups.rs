@@ -33,7 +33,9 @@ impl LayerGroups {
     }
 
     /// The first layer, then groups that grow to `percent` of the one before, rounded up (200: 1,
-    /// 2, 4, 8, ... layers; 150: 1, 2, 3, 5, 8, ...), none of more than `most` layers.
+    /// 2, 4, 8, ... layers), none of more than `most` layers. Below 200 the second layer is alone
+    /// too (150: 1, 1, 2, 3, 5, 8, ...): a host that does not prepare two layers while one is copied
+    /// has the link wait for each group that doubles.
     ///
     /// Example: 61 layers, 200 percent, most 3 give 1, 2, 3, 3, ..., 3, 1.
     #[must_use]
@@ -44,7 +46,9 @@ impl LayerGroups {
         while end < layers {
             end = end.saturating_add(size.min(most)).min(layers);
             ends.push(end);
-            size = size.saturating_mul(percent.max(100)).div_ceil(100);
+            if ends.len() > 1 || percent >= 200 {
+                size = size.saturating_mul(percent.max(100)).div_ceil(100);
+            }
         }
         Self { ends: ends.into() }
     }
@@ -115,7 +119,7 @@ mod tests {
         assert_eq!(growing(200, u32::MAX), [1, 2, 4, 8, 16, 30]);
         assert_eq!(growing(200, 24), [1, 2, 4, 8, 16, 24, 6]);
         assert_eq!(growing(400, u32::MAX), [1, 4, 16, 40]);
-        assert_eq!(growing(150, u32::MAX), [1, 2, 3, 5, 8, 12, 18, 12]);
+        assert_eq!(growing(150, u32::MAX), [1, 1, 2, 3, 5, 8, 12, 18, 11]);
         assert_eq!(growing(u32::MAX, u32::MAX), [1, 60]);
         assert_eq!(growing(200, 0), [1; 61]);
         assert_eq!(growing(0, 9), [1; 61]);
@@ -163,7 +167,9 @@ mod tests {
                 let last = group + 1 == groups.len();
                 // Nothing smaller than it must be, but for the last group.
                 prop_assert!(len == grown.min(most) || (last && len < grown.min(most)));
-                grown = grown.saturating_mul(percent).div_ceil(100);
+                if group > 0 || percent >= 200 {
+                    grown = grown.saturating_mul(percent).div_ceil(100);
+                }
             }
         }
     }
