@@ -21,7 +21,7 @@ pub(super) const MOST_REPS: usize = 10;
 /// The rules that are forced on loads: each path with the groups that suit it.
 const LOADS: [(CopyPath, LayerCut); 8] = [
     (CopyPath::Rectangles, LayerCut::FirstAndRest),
-    (CopyPath::Runs, LayerCut::Growing(150)),
+    (CopyPath::Runs, LayerCut::Growing(130)),
     (CopyPath::RectangleCalls, LayerCut::FirstAndRest),
     (CopyPath::Runs, LayerCut::Growing(200)),
     (CopyPath::Runs, LayerCut::Growing(400)),

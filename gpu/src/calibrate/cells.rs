@@ -28,13 +28,13 @@ const fn rule(path: CopyPath, cut: LayerCut) -> PageRule {
 /// would be late.
 const UNIFORM_LOADS: [PageRule; 5] = [
     rule(CopyPath::Rectangles, LayerCut::FirstAndRest),
-    rule(CopyPath::Runs, LayerCut::Growing(150)),
+    rule(CopyPath::Runs, LayerCut::Growing(130)),
     rule(CopyPath::Runs, LayerCut::Growing(200)),
     rule(CopyPath::Runs, LayerCut::Growing(400)),
     rule(CopyPath::Mapped, LayerCut::Growing(400)),
 ];
 const SEPARATE_LOADS: [PageRule; 4] = [
-    rule(CopyPath::Runs, LayerCut::Growing(150)),
+    rule(CopyPath::Runs, LayerCut::Growing(130)),
     rule(CopyPath::Runs, LayerCut::Growing(200)),
     rule(CopyPath::Runs, LayerCut::Growing(400)),
     rule(CopyPath::Mapped, LayerCut::Growing(400)),
@@ -143,7 +143,7 @@ mod tests {
     fn rules_have_names() {
         let name = |path, cut| rule_name(PageRule { path, cut });
         assert_eq!(name(CopyPath::Runs, LayerCut::Growing(200)), "runs by 2");
-        assert_eq!(name(CopyPath::Runs, LayerCut::Growing(150)), "runs by 1.5");
+        assert_eq!(name(CopyPath::Runs, LayerCut::Growing(130)), "runs by 1.3");
         assert_eq!(name(CopyPath::Staged, LayerCut::Whole), "staged");
         let first = LayerCut::FirstAndRest;
         assert_eq!(name(CopyPath::Rectangles, first), "rectangles 1+rest");

@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn large_loads_keep_groups_that_open_early() {
         let rectangles = row(8, CopyPath::Rectangles, LayerCut::FirstAndRest, 52.0);
-        let slowly = row(8, CopyPath::Runs, LayerCut::Growing(150), 50.0);
+        let slowly = row(8, CopyPath::Runs, LayerCut::Growing(130), 50.0);
         let fast = |rate| row(8, CopyPath::Runs, LayerCut::Growing(400), rate);
         let rule = |paths: TransferPaths, pages| paths.loads.rule(PlaneKind::Uniform, CHUNK, pages);
         let paths = of_loads(vec![rectangles, slowly, fast(50.5)]);

@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(load(1).0, [1, 60]);
         assert_eq!(load(2).0, [1, 60]);
         assert_eq!(load(8), (vec![1, 60], vec![8, 8]));
-        assert_eq!(load(9).0, [1, 1, 2, 3, 5, 8, 12, 18, 11]);
+        assert_eq!(load(9).0, [1, 1, 2, 3, 4, 6, 8, 11, 15, 10]);
         let (groups, units) = load(64);
         assert_eq!((groups.len(), &groups[..4]), (22, &[1, 1, 2, 3][..]));
         // The first layer goes in two calls, so that the link starts early.
