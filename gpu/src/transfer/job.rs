@@ -34,12 +34,10 @@ pub enum Submission {
 /// * A consumer as fast as a load ends one group after it, so total / load is 1 + (layers of the
 ///   largest group) / 61. A twentieth of the layers, 3 of 61, keeps that under 1.05; at 64 pages it
 ///   makes 22 calls of up to 14 MB, 1.8 % of the time of the load.
-/// * Copy engines serve a direction in order, so a small copy of somebody else waits for what is in
-///   flight. A layer of 512 pages is 37.7 MB; two of them would be 1.37 ms. In slices of up to
-///   20 MB at most 60 MB are in flight, 1.09 ms, at 0.5 % for 61 more calls. Two slices would do for
-///   a host that takes 0.45 us a descriptor: on one that took 0.9 us loads lost 5 % at 512 pages
-///   and 10 % at 64, as if the thread, with 0.1 ms assumed for waking it, had the third not ready in
-///   time. What three slices reach is not measured yet.
+/// * A stream is served in order, so a more urgent job waits for what is in flight. A layer of 512
+///   pages is 37.7 MB; two of them would be 1.37 ms. In slices of up to 20 MB at most 60 MB are in
+///   flight, 1.09 ms, at 0.5 % for 61 more calls. A copy of 4 KiB on a stream of its own did not
+///   wait for it at all on that machine (`docs/performance.md`).
 /// * Rectangles cost 3 us of the link for each page, in one call or in a call a page alike (53.6 and
 ///   53.5 GB/s at 512 pages), so stores may be cut where it suits: at 14 pages a call, the thread
 ///   that looks once a call whether one has ended takes 0.4 us of each page for it.
