@@ -16,7 +16,7 @@ fn shuffled(pages: u32, salt: u32) -> Vec<u32> {
 }
 
 fn layouts() -> impl Strategy<Value = (Layout, u32)> {
-    let row_bytes = prop_oneof![Just(4u32), Just(12), Just(656), Just(1152)];
+    let row_bytes = prop::sample::select(vec![4u32, 12, 576, 584, 656, 1152, 1168]);
     let layers = prop_oneof![Just(1u32), 2u32..9, Just(61)];
     let host = prop_oneof![Just(HostLayout::PageFirst), Just(HostLayout::LayerFirst)];
     let chunk = prop_oneof![Just(1u64), Just(1 << 30)];
@@ -129,10 +129,11 @@ fn b53_a_layer_can_be_read_while_later_ones_are_not_copied() {
             (rig.verify(&reader, layer, &seeds, &log), log)
         })
         .collect();
-    assert_eq!(gate.groups().len(), 3);
+    let groups = gate.groups().len();
+    assert!(groups > 2);
     assert!(!gate.is_complete().unwrap());
     assert_eq!(gate.group_times().unwrap(), None);
-    for group in 0..3 {
+    for group in 0..groups {
         let layers = gate.groups().range(group);
         let first = layers.start as usize;
         assert!(!rig.device.is_complete(&ends[first].0).unwrap());

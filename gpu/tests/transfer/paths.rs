@@ -31,7 +31,7 @@ fn cuts() -> impl Strategy<Value = LayerCut> {
 }
 
 fn layouts() -> impl Strategy<Value = Layout> {
-    let row_bytes = prop_oneof![Just(4u32), Just(12), Just(656), Just(1152)];
+    let row_bytes = prop::sample::select(vec![4u32, 12, 576, 584, 656, 1152, 1168]);
     let host = prop_oneof![Just(HostLayout::PageFirst), Just(HostLayout::LayerFirst)];
     let chunk = prop_oneof![Just(1u64), Just(1 << 30)];
     (row_bytes, 1u32..9, host, any::<bool>(), chunk).prop_map(

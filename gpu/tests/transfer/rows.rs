@@ -109,7 +109,7 @@ proptest! {
     /// else keeps its bytes.
     #[test]
     fn b41_rows_of_every_size_go_where_the_list_says(
-        row_bytes in prop::sample::select(vec![4u32, 12, 132, 584, 656, 1152]), layers in 1u32..7,
+        row_bytes in prop::sample::select(vec![4u32, 12, 132, 576, 584, 656, 1152, 1168]), layers in 1u32..7,
         first in 0u32..7, count in 1u32..7, uniform: bool, layer_first: bool, split: bool,
         len in 0u64..30, salt in 0u64..100, slice_bytes in 1u64..100_000, staged: bool,
         sorted: bool,
@@ -189,7 +189,7 @@ proptest! {
 #[test]
 fn b25_a_store_of_rows_waits_for_the_kernel_that_writes_them() {
     let rig = Rig::with_defaults();
-    for round in 0..300u64 {
+    for round in 0..1000u64 {
         let hold = rig.device.sim().hold(&rig.compute).unwrap();
         let written = rig.fill(&[(3, round)]);
         let list: Vec<_> = (0..4).map(|row| (12 + row, 16 + row)).collect();
