@@ -9,7 +9,8 @@ use striata_core::{
 };
 use striata_gpu::sim::{SimConfig, SimDevice, SimEvent, SimMemory, SimScheduler, SimStream};
 use striata_gpu::transfer::{
-    Completion, LoadJob, StoreJob, Submission, TransferConfig, TransferEngine, TransferPaths,
+    Completion, CopyPath, LayerCut, LoadJob, PageRule, StoreJob, Submission, TransferConfig,
+    TransferEngine, TransferPaths,
 };
 use striata_gpu::{Device, GpuError, L1Planes};
 use striata_host::HostPool;
@@ -26,10 +27,18 @@ const PAGES: u32 = 12;
 /// but for one or two by rectangles.
 pub(crate) fn config() -> TransferConfig {
     let mut paths = TransferPaths::built_in();
-    for side in [&mut paths.loads, &mut paths.stores] {
+    // In groups of 1, 2 and 2 layers.
+    let doubling = PageRule {
+        path: CopyPath::Runs,
+        cut: LayerCut::Growing(200),
+    };
+    for (side, many) in [
+        (&mut paths.loads, Some(doubling)),
+        (&mut paths.stores, None),
+    ] {
         for (grid, most) in [(&mut side.uniform, 2), (&mut side.separate, 0)] {
             let mut rules = grid[grid.len() - 1];
-            let many = rules[3];
+            let many = many.unwrap_or(rules[4]);
             rules[most..].fill(many);
             *grid = [rules; TransferPaths::CHUNKS.len()];
         }
