@@ -127,6 +127,8 @@ impl Rig {
 
 /// 21: L2 has room for four pages and holds A and X; while the load of A is held, the store of B
 /// takes X's pages and never A's, and C is not stored. Then A's bytes are A's.
+///
+/// Seen to fail if a grant does not pin the sources of its load.
 #[test]
 fn b21_the_sources_of_a_held_load_keep_their_bytes() {
     let mut rig = Rig::new(8, 4, |_| {});
@@ -162,6 +164,8 @@ fn b21_the_sources_of_a_held_load_keep_their_bytes() {
 
 /// 22: Two pages of L2, copies held, three evictions in one call: the third page is dropped, and
 /// the others come back with their own bytes.
+///
+/// Seen to fail if what finds no room on L2 is not dropped.
 #[test]
 fn b22_held_stores_keep_their_targets() {
     let mut rig = Rig::new(4, 2, |config| config.write_policy = WritePolicy::WriteBack);
@@ -189,6 +193,8 @@ fn b22_held_stores_keep_their_targets() {
 /// 30: Abort of a load of eight pages at every stage: before it starts, after any number of
 /// operations of its copies, at their end before anybody looked, and of two leases on one load. Both
 /// tiers are what they were, round after round, and in the end the bytes are right.
+///
+/// Seen to fail if the pages of a load that nobody holds are not freed at its end.
 #[test]
 fn b30_abort_at_any_stage_of_the_copies_leaks_nothing() {
     let mut rig = Rig::new(10, 12, |_| {});
@@ -226,6 +232,8 @@ fn b30_abort_at_any_stage_of_the_copies_leaks_nothing() {
 
 /// 37: A load of four pages with room for 0 to 4 of them: what it reports has the right bytes, and
 /// the rest is where it was.
+///
+/// Seen to fail if a load takes no notice of how much room was made.
 #[test]
 fn b37_what_a_partial_load_reports_has_its_bytes() {
     for room in 0..=4usize {
@@ -254,6 +262,8 @@ fn b37_what_a_partial_load_reports_has_its_bytes() {
 }
 
 /// 38: Loaded pages go where the prefix stands in the table: both of two, or the second alone.
+///
+/// Seen to fail if the targets of a load are handed over in reverse.
 #[test]
 fn b38_every_position_of_a_loaded_table_has_its_bytes() {
     let mut rig = Rig::new(8, 8, |_| {});
@@ -273,6 +283,8 @@ fn b38_every_position_of_a_loaded_table_has_its_bytes() {
 /// 50: What leaves L1 with an acknowledged copy is a hit on L2; a load brings it back, L2 keeps its
 /// copy, the bytes are the same, and the hit counters of the tiers move by 0 and 3 pages, then by 3
 /// and 0.
+///
+/// Seen to fail if the hits of the tiers are counted the other way round.
 #[test]
 fn b50_a_hit_that_left_l1_comes_back_with_its_bytes() {
     let mut rig = Rig::new(8, 8, |_| {});

@@ -48,6 +48,8 @@ fn written(engine: &mut Stepped, path: &[u8]) -> Lease {
 
 /// A rank refuses to record the end of a step: the store of what the step wrote goes on waiting, and
 /// so does the load into pages that the step let go; the next call settles both.
+///
+/// Seen to fail if a rank that did not record the end is passed over.
 #[test]
 fn a_step_whose_end_was_not_recorded_goes_on() {
     for seed in 0..20 {
@@ -107,6 +109,8 @@ fn a_step_whose_end_was_not_recorded_goes_on() {
 }
 
 /// A lost device will never record it: the engine is poisoned by name, and what waited has ended.
+///
+/// Seen to fail if what waits for the end is kept, and if the lost rank is passed over.
 #[test]
 fn a_lost_device_ends_what_waits_for_the_end_of_a_step() {
     let mut engine = Stepped::new(1, SIZES, |_| {});
@@ -137,6 +141,8 @@ fn a_lost_device_ends_what_waits_for_the_end_of_a_step() {
 
 /// An engine that is poisoned begins nothing by itself: each call names the first cause, and a
 /// namespace can be forgotten.
+///
+/// Seen to fail if `poll` maintains a poisoned engine.
 #[test]
 fn a_poisoned_engine_plans_no_store() {
     let set = |config: &mut PlannerConfig| {

@@ -215,6 +215,8 @@ fn asking_again_counts_nothing_again() {
 }
 
 /// A copy that ends after its namespace was reset is no page stored.
+///
+/// Seen to fail if every page that the ranks copied counts as stored.
 #[test]
 fn a_store_that_was_forgotten_brings_no_page() {
     let mut rig = Planned::new(4, 4);
@@ -228,6 +230,7 @@ fn a_store_that_was_forgotten_brings_no_page() {
     assert_eq!(rig.free(), (4, 4));
 }
 
+/// Seen to fail if `max_store_pages` of 0 is taken.
 #[test]
 fn limits_that_would_stop_the_cache_are_refused() {
     let rig = Planned::new(8, 8);
